@@ -1,0 +1,34 @@
+#!/bin/sh
+# sh tools/quickstart.sh: from a fresh clone to compiled kernels of DeepSeek-V3.2, and on a machine with a GPU to
+# checked and timed ones. Installs what is missing (setup.sh says how). Debian 12 and Ubuntu 24.04.
+set -eu
+cd "$(dirname "$0")/.."
+. tools/setup.sh
+
+began=$(date +%s)
+set_up
+bin=$build/bin
+say "built in $(($(date +%s) - began)) s"
+
+# The kernels of DeepSeek-V3.2 (576 = 512 + 64 columns): the whole model's 128 heads and a half of them. The lengths
+# (topk 2048 among them) are arguments of a call, so these serve every length.
+for heads in 64 128; do
+  "$bin/smla-prewarm" --heads $heads --arch sm_90a
+done
+printf 'kernels are kept in %s\n' "$("$bin/smla-cache" path)"
+printf 'compiled with %s\n' "$SMLA_NVRTC"
+printf 'tools: %s/  library: %s/libsmla.so  header: include/smla/smla.h\n' "$bin" "$build"
+
+for heads in 64 128; do
+  code=0
+  "$bin/smla-bench" --heads $heads --queries 4096 --topk 2048 --check || code=$?
+  case $code in
+    0) ;;
+    7)
+      printf 'no GPU that can be used here, so nothing was run\n'
+      break
+      ;;
+    *) exit $code ;;
+  esac
+done
+printf 'done in %s s\n' "$(($(date +%s) - began))"

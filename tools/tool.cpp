@@ -1,0 +1,58 @@
+#include "tool.h"
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <sstream>
+
+#include "answer.h"
+
+namespace smla::core {
+namespace {
+
+ExitCode say(ExitCode code, const std::string& sentence) {
+  const std::string line = sentence + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return code;
+}
+
+ExitCode parse_and_run(CLI::App& app, int argc, char** argv, const std::function<ExitCode()>& body) {
+  try {
+    app.parse(argc, argv);
+    return body();
+  } catch (const CLI::ParseError& end) {  // --help and --version end here too
+    std::ostringstream answer, complaint;
+    const bool wanted = app.exit(end, answer, complaint) == 0;
+    print_answer(answer.str());
+    std::fputs(complaint.str().c_str(), stderr);
+    return wanted ? ExitCode::ok : ExitCode::usage;
+  }
+}
+
+}  // namespace
+
+void describe_tool(CLI::App& app, const std::string& examples, std::initializer_list<ExitCode> codes) {
+  app.set_version_flag("--version", std::string("smla ") + SMLA_VERSION);
+  app.footer("Examples:\n" + examples + "\n" + exit_code_table(codes));
+  app.get_formatter()->column_width(34);
+}
+
+int run_tool(CLI::App& app, int argc, char** argv, const std::function<ExitCode()>& body) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an error of write(), reported like a full disk
+  ExitCode code = ExitCode::ok;
+  try {
+    code = parse_and_run(app, argc, argv, body);
+  } catch (const Error& error) {
+    code = say(exit_code(error.status()), error.what());
+  } catch (const ToolError& error) {
+    code = say(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    code = say(ExitCode::internal, "smla: out of memory");
+  } catch (const std::exception& error) {
+    code = say(ExitCode::internal, std::string("smla: ") + error.what());
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace smla::core
