@@ -13,10 +13,13 @@ constexpr int kKnownNumbers[] = {80, 86, 87, 89, 90, 100, 103, 120};
 
 }  // namespace
 
-std::string name(const Arch& arch) { return fmt::format("sm_{}{}", arch.number, arch.features ? "a" : ""); }
+std::string name(const Arch& arch) {
+  return fmt::format("sm_{}{}", arch.number, arch.features ? "a" : "");
+}
 
 std::vector<Arch> known_archs() {
-  return {{80}, {86}, {87}, {89}, {90}, {90, true}, {100}, {100, true}, {103}, {103, true}, {120}, {120, true}};
+  return {{80},  {86},        {87},  {89},        {90},  {90, true},
+          {100}, {100, true}, {103}, {103, true}, {120}, {120, true}};
 }
 
 Arch parse_arch(std::string_view text) {
@@ -32,8 +35,8 @@ Arch parse_arch(std::string_view text) {
 Arch arch_of_device(int major, int minor) {
   const int number = major * 10 + minor;
   if (std::find(std::begin(kKnownNumbers), std::end(kKnownNumbers), number) == std::end(kKnownNumbers)) {
-    fail(Status::not_supported, "a GPU of compute capability {}.{} is not supported; the oldest that works is 8.0",
-         major, minor);
+    fail(Status::not_supported,
+         "a GPU of compute capability {}.{} is not supported; the oldest that works is 8.0", major, minor);
   }
   return {number, number == 90};  // only the Hopper schedules use instructions of one architecture alone
 }
@@ -41,16 +44,23 @@ Arch arch_of_device(int major, int minor) {
 int shared_memory_limit(const Arch& arch) {
   switch (arch.number) {
     case 80:
-    case 87: return 163 * 1024;
+    case 87:
+      return 163 * 1024;
     case 86:
     case 89:
-    case 120: return 99 * 1024;
-    default: return 227 * 1024;  // 90, 100, 103
+    case 120:
+      return 99 * 1024;
+    default:
+      return 227 * 1024;  // 90, 100, 103
   }
 }
 
-bool has_wgmma(const Arch& arch) { return arch.number == 90 && arch.features; }
+bool has_wgmma(const Arch& arch) {
+  return arch.number == 90 && arch.features;
+}
 
-bool has_vector_reductions(const Arch& arch) { return arch.number >= 90; }
+bool has_vector_reductions(const Arch& arch) {
+  return arch.number >= 90;
+}
 
 }  // namespace smla::core

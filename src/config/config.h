@@ -1,5 +1,5 @@
-// How it is computed: the schedule and its parameters. The rules that choose them live in choose_config and nowhere
-// else.
+// How it is computed: the schedule and its parameters. The rules that choose them live in choose_config and
+// nowhere else.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,37 @@
 namespace smla::core {
 
 enum class Schedule {
-  cp_async,  // sm_80 and later: one CTA a token and head block, mma.sync; the structure of TileLang's sparse_mla_bwd
+  cp_async,  // sm_80 and later: one CTA a token and head block, mma.sync; the structure of TileLang's
+             // sparse_mla_bwd
   wgmma,     // sm_90a: one CTA a token and 64 heads, three warpgroups
 };
 
 struct Config {
   Schedule schedule = Schedule::cp_async;
-  int block_h = 0;      // heads a CTA; heads that the last block lacks are padded inside the kernel
-  int block_size = 0;   // kv rows a step
-  int stages = 0;       // buffers of kv rows
-  int threads = 0;      // a CTA
-  bool vector_reductions = false;  // d_kv is summed by red.v4.f32; scalar reductions where the arch lacks them
+  int block_h = 0;     // heads a CTA; heads that the last block lacks are padded inside the kernel
+  int block_size = 0;  // kv rows a step
+  int stages = 0;      // buffers of kv rows
+  int threads = 0;     // a CTA
+  bool vector_reductions =
+      false;  // d_kv is summed by red.v4.f32; scalar reductions where the arch lacks them
 
   bool operator==(const Config&) const = default;
 };
 
 // What a caller forces; the rest is chosen.
 struct ConfigRequest {
-  std::optional<Schedule> schedule;
-  std::optional<int> block_h;
-  std::optional<int> block_size;
-  std::optional<int> stages;   // the seed's 0 means 1
-  std::optional<int> threads;
+  std::optional<Schedule> schedule = {};
+  std::optional<int> block_h = {};
+  std::optional<int> block_size = {};
+  std::optional<int> stages = {};  // the seed's 0 means 1
+  std::optional<int> threads = {};
 
   bool operator==(const ConfigRequest&) const = default;
 };
 
 // The largest lengths to expect, where they are known. Never part of a key.
 struct Limits {
-  std::optional<std::int64_t> batch, queries, keys, topk;
+  std::optional<std::int64_t> batch = {}, queries = {}, keys = {}, topk = {};
 };
 
 struct Choice {
@@ -50,8 +52,8 @@ struct Choice {
   std::vector<std::string> why;  // one sentence a decision
 };
 
-// Throws Error (not_supported or invalid_argument) when a forced value cannot work or nothing fits, with the value
-// and the nearest that works.
+// Throws Error (not_supported or invalid_argument) when a forced value cannot work or nothing fits, with the
+// value and the nearest that works.
 Choice choose_config(const Problem& problem, const Arch& arch, const ConfigRequest& request = {},
                      const Limits& limits = {});
 

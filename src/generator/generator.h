@@ -1,23 +1,18 @@
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 
 #include "config/config.h"
 #include "generator/kernel_source.h"
+#include "generator/templates.h"
 #include "problem/problem.h"
 
 namespace smla::core {
 
 // The specialised CUDA text for one problem and config. The same values give the same bytes on every machine.
-// SMLA_TEMPLATE_DIR names a directory whose files override the templates embedded at build time.
 KernelSource generate(const Problem& problem, const Config& config);
 
-// Text of one template ("ptx.cuh"): from SMLA_TEMPLATE_DIR when that holds it, else the embedded one.
-std::string template_text(std::string_view file);
-
-// SMLA_TEMPLATE_DIR when set and not empty. Part of the memory tier's key.
-std::optional<std::string> template_override();
+// Dynamic shared memory of the sort_lists kernel in bytes: a bit a kv row, the list, a few sums.
+long long sort_shared_bytes(long long keys, long long topk);
 
 }  // namespace smla::core

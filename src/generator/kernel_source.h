@@ -20,14 +20,14 @@ struct SourcePart {
 
 struct KernelFacts {
   KernelRole role;
-  std::string name;       // the extern "C" symbol
-  std::string grid;       // the rule in words: "B * S * G * head blocks"
+  std::string name;  // the extern "C" symbol
+  std::string grid;  // the rule in words: "B * S * G * head blocks"
   int threads = 0;
-  int shared_bytes = 0;   // dynamic shared memory; sort_lists: 0, its size depends on S_kv (sort_shared_bytes)
+  int shared_bytes = 0;  // dynamic shared memory; sort_lists: 0, its size depends on S_kv (sort_shared_bytes)
 };
 
 struct KernelSource {
-  std::string name;                 // canonical names of problem and config
+  std::string name;  // canonical names of problem and config
   std::vector<SourcePart> parts;
   std::vector<KernelFacts> kernels;  // in launch order
 

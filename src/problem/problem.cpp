@@ -23,16 +23,16 @@ void validate(const Problem& p) {
   }
   if (p.heads > 128 && p.heads % 64 != 0) {
     fail(Status::not_supported,
-         "heads = {} is above 128 and not a multiple of 64 (problem.heads); the nearest that works is {}", p.heads,
-         p.heads - p.heads % 64);
+         "heads = {} is above 128 and not a multiple of 64 (problem.heads); the nearest that works is {}",
+         p.heads, p.heads - p.heads % 64);
   }
   if (p.heads > 65536) {
     fail(Status::not_supported, "heads = {} is more than 65536 (problem.heads)", p.heads);
   }
   if (p.kv_groups < 1 || p.heads % p.kv_groups != 0) {
     fail(Status::invalid_argument,
-         "heads = {} is not divisible by kv_groups = {} (problem.kv_groups); the nearest that works is {}", p.heads,
-         p.kv_groups, nearest_divisor(p.heads, p.kv_groups));
+         "heads = {} is not divisible by kv_groups = {} (problem.kv_groups); the nearest that works is {}",
+         p.heads, p.kv_groups, nearest_divisor(p.heads, p.kv_groups));
   }
   if (p.d_v != 512) {
     fail(Status::not_supported, "d_v = {} (problem.d_v): only 512 is supported", p.d_v);
@@ -42,20 +42,24 @@ void validate(const Problem& p) {
   }
   if (p.lse_includes_sink && !p.has_sink) {
     fail(Status::invalid_argument,
-         "lse_includes_sink = true needs has_sink = true (problem.lse_includes_sink): there is no sink to include");
+         "lse_includes_sink = true needs has_sink = true (problem.lse_includes_sink): there is no sink to "
+         "include");
   }
   if (p.deterministic && p.accumulate == Accumulate::partial) {
     fail(Status::invalid_argument,
-         "deterministic = true cannot be had with accumulate = partial (problem.accumulate): the order of rounding "
+         "deterministic = true cannot be had with accumulate = partial (problem.accumulate): the order of "
+         "rounding "
          "differs between runs; the nearest that works is accumulate = fp32");
   }
   if (p.accumulate == Accumulate::partial) {
     fail(Status::not_supported,
-         "accumulate = partial is not built yet (problem.accumulate); the nearest that works is accumulate = fp32");
+         "accumulate = partial is not built yet (problem.accumulate); the nearest that works is accumulate = "
+         "fp32");
   }
   if (p.deterministic) {
     fail(Status::not_supported,
-         "deterministic = true is not built yet (problem.deterministic); the nearest that works is false, where d_q "
+         "deterministic = true is not built yet (problem.deterministic); the nearest that works is false, "
+         "where d_q "
          "repeats bit for bit in the caller's order and d_kv to rounding of fp32 sums");
   }
 }
@@ -75,9 +79,17 @@ std::string canonical_name(const Problem& p) {
   return text;
 }
 
-std::string_view name(DType dtype) { return dtype == DType::bf16 ? "bf16" : "fp16"; }
-std::string_view name(LseBase base) { return base == LseBase::two ? "2" : "e"; }
-std::string_view name(DkvType type) { return type == DkvType::operand ? "operand" : "fp32"; }
-std::string_view name(Accumulate accumulate) { return accumulate == Accumulate::fp32 ? "fp32" : "partial"; }
+std::string_view name(DType dtype) {
+  return dtype == DType::bf16 ? "bf16" : "fp16";
+}
+std::string_view name(LseBase base) {
+  return base == LseBase::two ? "2" : "e";
+}
+std::string_view name(DkvType type) {
+  return type == DkvType::operand ? "operand" : "fp32";
+}
+std::string_view name(Accumulate accumulate) {
+  return accumulate == Accumulate::fp32 ? "fp32" : "partial";
+}
 
 }  // namespace smla::core

@@ -1,0 +1,154 @@
+#include "generator/generator.h"
+
+#include <fmt/format.h>
+
+#include "generator/gradient_sequence.h"
+
+namespace smla::core {
+namespace {
+
+std::string_view text_of(bool value) {
+  return value ? "true" : "false";
+}
+
+// The symbol of a kernel says what it is specialised for: profilers show nothing else.
+std::string symbol(std::string_view role, const Problem& problem, const Config& config) {
+  std::string text = fmt::format("smla_{}_{}_{}", role, canonical_name(problem), canonical_name(config));
+  for (char& c : text) {
+    if (c == '-') c = '_';
+  }
+  return text;
+}
+
+std::string describe(const Problem& p) {
+  std::string text = fmt::format("{} heads in {} kv group(s), {} + {} columns, {}", p.heads, p.kv_groups,
+                                 p.d_v, p.d_tail, name(p.dtype));
+  if (p.causal) text += ", causal";
+  if (p.has_topk_length) text += ", topk_length";
+  if (p.has_sink) text += ", attn_sink";
+  if (p.has_delta) text += ", delta given";
+  return text + fmt::format(", lse to base {}{}, d_kv as {}", name(p.lse_base),
+                            p.lse_includes_sink ? " with the sink in it" : "",
+                            p.d_kv_type == DkvType::fp32 ? "fp32" : name(p.dtype));
+}
+
+std::string banner(const Problem& problem, const Config& config) {
+  const std::string_view arch = config.schedule == Schedule::wgmma ? "sm_90a"
+                                : config.vector_reductions         ? "sm_90"
+                                                                   : "sm_80";
+  return fmt::format(R"(// Sparse-MLA backward: {}.
+// Schedule {}: {} heads a CTA, {} kv rows a step, {} stage(s), {} threads.
+//
+// Written by smla; a whole translation unit that needs no header:
+//
+//   nvcc -std=c++17 -cubin -arch={} this_file.cu
+//
+// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), sort_lists (long contexts
+// only), backward (d_q, and d_kv into fp32 sums), postprocess (d_kv, d_sink). All take one Arguments by value. Read
+// from the end: the entries, then `backward`, then the roles it calls.
+
+)",
+                     describe(problem), name(config.schedule), config.block_h, config.block_size,
+                     config.stages, config.threads, arch);
+}
+
+std::string constants(const Problem& p, const Config& c) {
+  return fmt::format(
+      R"(// What this text is specialised for. Lengths, strides and the softmax scale are arguments.
+struct Spec {{
+  static constexpr int heads = {};
+  static constexpr int kv_groups = {};
+  static constexpr int heads_per_group = {};
+  static constexpr int d_v = {};
+  static constexpr int d_tail = {};
+  static constexpr int d_qk = {};
+  static constexpr bool is_bf16 = {};            // else fp16
+  static constexpr bool causal = {};
+  static constexpr bool has_topk_length = {};
+  static constexpr bool has_sink = {};
+  static constexpr bool has_delta = {};
+  static constexpr bool lse_is_base_e = {};      // else log2
+  static constexpr bool lse_includes_sink = {};
+  static constexpr bool d_kv_is_fp32 = {};       // else the operand type
+
+  static constexpr int block_h = {};             // heads a CTA
+  static constexpr int head_blocks = {};         // of a kv group
+  static constexpr int block_size = {};          // kv rows a step
+  static constexpr int stages = {};              // buffers of kv rows
+  static constexpr int threads = {};
+  static constexpr int shared_bytes = {};        // dynamic shared memory of backward
+  static constexpr bool vector_reductions = {};  // 16-byte reductions
+}};
+
+)",
+      p.heads, p.kv_groups, p.heads_per_group(), p.d_v, p.d_tail, p.d_qk(), text_of(p.dtype == DType::bf16),
+      text_of(p.causal), text_of(p.has_topk_length), text_of(p.has_sink), text_of(p.has_delta),
+      text_of(p.lse_base == LseBase::e), text_of(p.lse_includes_sink), text_of(p.d_kv_type == DkvType::fp32),
+      c.block_h, head_blocks(p, c), c.block_size, c.stages, c.threads, shared_memory_bytes(p, c),
+      text_of(c.vector_reductions));
+}
+
+std::string entry(const KernelFacts& kernel, std::string_view function, int ctas_an_sm) {
+  return fmt::format("PTX_KERNEL({}, {}) {}(PTX_PARAMETER Arguments args) {{ {}(args); }}\n", kernel.threads,
+                     ctas_an_sm, kernel.name, function);
+}
+
+// A template as a part: its include guard means nothing in one translation unit.
+SourcePart template_part(const std::string& file) {
+  std::string text = template_text(file);
+  const std::string guard = "#pragma once\n";
+  if (const auto at = text.find(guard); at != std::string::npos) text.erase(at, guard.size());
+  return {file, fmt::format("// ======== {} ========\n{}\n", file, text)};
+}
+
+}  // namespace
+
+long long sort_shared_bytes(long long keys, long long topk) {
+  constexpr long long kSums = 64;
+  return (keys + 31) / 32 * 4 + topk * 4 + kSums;
+}
+
+KernelSource generate(const Problem& problem, const Config& config) {
+  const bool wgmma = config.schedule == Schedule::wgmma;
+  KernelSource source;
+  source.name = canonical_name(problem) + "-" + canonical_name(config);
+  source.kernels = {
+      {KernelRole::preprocess, symbol("preprocess", problem, config),
+       "B * S * kv_groups lists, at least enough to zero", 256, 0},
+      {KernelRole::sort_lists, symbol("sort_lists", problem, config), "B * S * kv_groups", 256, 0},
+      {KernelRole::backward, symbol("backward", problem, config),
+       fmt::format("B * S * kv_groups * {}", head_blocks(problem, config)), config.threads,
+       shared_memory_bytes(problem, config)},
+      {KernelRole::postprocess, symbol("postprocess", problem, config),
+       "B * S_kv * kv_groups rows, 2112 at most", 256, 0},
+  };
+
+  source.parts.push_back({"banner", banner(problem, config)});
+  source.parts.push_back({"constants", constants(problem, config)});
+  for (const char* file : {"ptx.cuh", "arguments.cuh", "operand.cuh", "lists.cuh", "columns.cuh",
+                           "panels.cuh", "preprocess.cuh", "sort_lists.cuh"}) {
+    source.parts.push_back(template_part(file));
+  }
+  if (wgmma) {
+    for (const char* file : {"operand_wgmma.cuh", "wgmma_layout.cuh", "wgmma_out.cuh"}) {
+      source.parts.push_back(template_part(file));
+    }
+    source.parts.push_back({"gradient sequence",
+                            "// ======== gradient sequence ========\n" + gradient_sequence(problem) + "\n"});
+    source.parts.push_back(template_part("backward_wgmma.cuh"));
+  } else {
+    source.parts.push_back(template_part("operand_mma.cuh"));
+    source.parts.push_back(template_part("backward_cp_async.cuh"));
+  }
+  source.parts.push_back(template_part("postprocess.cuh"));
+
+  std::string entries = "// ======== entries ========\n";
+  entries += entry(source.kernels[0], "preprocess", 4);
+  entries += entry(source.kernels[1], "sort_lists", 4);
+  entries += entry(source.kernels[2], "backward", 1);
+  entries += entry(source.kernels[3], "postprocess", 4);
+  source.parts.push_back({"entries", entries});
+  return source;
+}
+
+}  // namespace smla::core

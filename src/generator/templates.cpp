@@ -1,0 +1,33 @@
+#include "generator/templates.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "generator/embedded_templates.h"
+
+namespace smla::core {
+
+std::optional<std::string> template_override() {
+  const char* directory = std::getenv("SMLA_TEMPLATE_DIR");
+  if (!directory || !*directory) return std::nullopt;
+  return directory;
+}
+
+std::string template_text(std::string_view file) {
+  if (const auto directory = template_override()) {
+    if (!std::filesystem::is_directory(*directory)) {
+      fail(Status::invalid_argument, "SMLA_TEMPLATE_DIR = \"{}\" is not a directory", *directory);
+    }
+    std::ifstream stream(std::filesystem::path(*directory) / file, std::ios::binary);
+    if (stream) return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  for (std::size_t i = 0; i < kEmbeddedTemplateCount; ++i) {
+    if (kEmbeddedTemplates[i].file == file) return std::string(kEmbeddedTemplates[i].text);
+  }
+  fail(Status::internal_error, "there is no template named {}", file);
+}
+
+}  // namespace smla::core

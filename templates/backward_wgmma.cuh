@@ -1,0 +1,324 @@
+// backward, schedule wgmma: d_q and the sums of d_kv on Hopper, one CTA a token and 64 heads.
+//
+// Three warpgroups share the CTA; a step is a tile of 64 kv rows, of which each does its part:
+//
+//   gather    reads the list, zero-fills rows that do not count, writes the tile's row offsets (kNoRow: no reduction),
+//             copies the rows by cp.async in three groups of up to three 64-column panels
+//   score     S = q k^T, dP = d_o v^T, P and dS to shared memory; d_q's first half; then the top d_kv panels
+//   gradient  P^T, dS^T to registers; d_q's second half; the other d_kv panels in chunks of 32 columns, the reductions
+//             of one chunk between the wgmmas of the next (gradient_tile, written out by the generator)
+//
+//   time ->   | tile j                                                              | tile j+1
+//   gather    | group 0 | group 1 | group 2 ............ wait for free groups       | group 0 ...
+//   score     | S (as groups land)  dP | exp2, dS | d_q left | d_kv top panels, red | S ...
+//   gradient  | (tile j-1: d_kv, red)         | P^T dS^T | d_q right + d_kv, red ........
+//
+// Barriers. mbarriers: q_ready (q and d_o have landed), full[3] (a group of panels has landed, 128 copies' arrivals),
+// empty[3] (a group is free: group 0 by the score warps, 1 by both, 2 by the gradient warps; one arrival a warp),
+// offsets_ready (the tile's row offsets are written). Named: P_READY (score -> gradient: P and dS are written), P_FREE
+// (gradient -> score: P and dS are in registers or used), SCORE_ONLY (the score warps among themselves: the d_kv panels
+// below read P and dS rows that all four of its warps stored, and nothing else orders those).
+// Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
+//
+// Registers: 240 + 240 + 24 a thread of the three warpgroups, 64,512 in all, what 384 threads are launched with.
+// Shared memory: q, d_o, one tile of kv, P and dS in swizzled panels, two tables of row offsets, the barriers.
+//
+// Lessons that shaped it (measured on an H200): the base of shared memory is a compile-time constant, so descriptors are
+// immediates; nothing that loads queues behind the reductions (offsets come through shared memory, shuffles batched);
+// a reduction is 4 rows x 128 bytes, for which lanes l and l ^ 4 exchange halves: 28.7 GB/s an SM against 23.7 for
+// 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048: 5.42 ms = 545 TFLOPS.
+#pragma once
+
+// What all roles know of their work.
+struct Work {
+  Place place;
+  int length;  // entries of the list
+  int tiles;
+};
+
+// ---- the sweep: all CTAs read the kv rows in the same order at the same time ----
+//
+// With sorted lists and more d_kv_sum than L2 holds, each row should be fetched and written back once while the whole
+// grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] / ctas_in_flight
+// is the mean CTA's progress; a new token starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
+
+constexpr u32 kSweep = 4096;  // one pass over all rows
+
+PTX_FN u32 sweep_start(const Arguments& args, u32 counter, int tiles) {
+  return ((counter / (u32)args.ctas_in_flight) & (kSweep - 1)) * (u32)tiles / kSweep;
+}
+
+// Waits, a bounded number of polls, while this CTA is ahead of the grid's mean by more than args.throttle CTA-tiles.
+PTX_FN void throttle(const Arguments& args, u32 counter_at_start, int done, u32 step) {
+  if (blockIdx.x + 2 * (u32)args.ctas_in_flight >= gridDim.x) return;  // the last waves have nobody to wait for
+  const u32 own = counter_at_start + (u32)done * step * (u32)args.ctas_in_flight;
+  for (int polls = 0; polls < 64; ++polls) {
+    if ((int)(own - ld_relaxed_gpu_u32(args.counters)) <= args.throttle * (int)step) return;
+  }
+}
+
+// ---- gather ----
+
+// q and d_o of the head block. Eight threads take a row, 16 bytes of each panel.
+PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int lane8) {
+#pragma unroll 1
+  for (int row = row0; row < 64; row += 16) {
+    const u16* q = (const u16*)args.q + offset_of(args.q_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
+    const u16* d_o =
+        (const u16*)args.d_o + offset_of(args.d_o_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
+    const u32 target = panel_offset<64>(row, lane8);
+#pragma unroll
+    for (int panel = 0; panel < kQkPanels; ++panel) cp_async_16(Shared::q + panel * kPanel + target, q + panel * 64);
+#pragma unroll
+    for (int panel = 0; panel < kVPanels; ++panel) cp_async_16(Shared::d_o + panel * kPanel + target, d_o + panel * 64);
+  }
+  cp_async_mbarrier_arrive_noinc(Shared::q_ready);
+}
+
+PTX_FN void gather_role(const Arguments& args, const Work& work, int thread) {
+  const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
+  load_heads(args, work.place, row0, lane8);
+
+  const char* kv =
+      (const char*)((const u16*)args.kv + offset_of(args.kv_strides, work.place.b, 0, work.place.group)) + lane8 * 16;
+  const int* list = list_of(args, work.place);
+  const u32 limit = key_limit(args, work.place.s);
+  const u32 target = Shared::kv + panel_offset<64>(row0, lane8);  // row0 + 16 i has the same swizzle
+  const u32 counter_at_start = ld_shared_u32(Shared::sweep_start + 4);
+  const u32 step = kSweep / (u32)work.tiles;
+  int tile = (int)ld_shared_u32(Shared::sweep_start);
+
+  int row[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, work.length, limit);
+
+#pragma unroll 1
+  for (int done = 0; done < work.tiles; ++done) {
+    if (args.throttle > 0) throttle(args, counter_at_start, done, step);
+    if (args.prefetch && lane8 == 0) {
+      const float* sums = args.d_kv_sum + (work.place.b * Spec::kv_groups + work.place.group) * (long long)args.keys * Spec::d_qk;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (row[i] >= 0) cp_async_bulk_prefetch_L2(sums + (long long)row[i] * Spec::d_qk, Spec::d_qk * 4);
+      }
+    }
+#pragma unroll
+    for (int group = 0; group < 3; ++group) {
+      mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);
+      // After empty[2] both consumers have used the offsets of two tiles ago, and have waited for the last ones.
+      if (group == 2 && lane8 == 0) {
+        const u32 table = Shared::row_offsets + (done & 1) * 256 + row0 * 4;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) st_shared_u32(table + i * 64, row[i] < 0 ? kNoRow : (u32)row[i] * (Spec::d_qk * 4));
+        mbarrier_arrive(Shared::offsets_ready);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const char* source = kv + (row[i] < 0 ? 0 : row[i]) * (args.kv_strides.token * 2);
+#pragma unroll
+        for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
+          cp_async_16_zfill(target + i * (16 * 128) + panel * kPanel, source + panel * 128, row[i] < 0 ? 0 : 16);
+        }
+      }
+      cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
+    }
+    if (done + 1 < work.tiles) {
+      if (++tile == work.tiles) tile = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, work.length, limit);
+    }
+    if (args.sorted && thread == 0) red_add_u32(args.counters, step);
+  }
+}
+
+// ---- score ----
+
+// d_kv of one 64-column panel: dS^T q and, in the value columns, + P^T d_o.
+PTX_FN void d_kv_panel(float (&d)[32], int panel) {
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    wgmma_n64_ss<1, 1>(d, mn_major(Shared::ds + k * 2048), mn_major(Shared::q + panel * kPanel + k * 2048), k > 0);
+  }
+  if (panel < kVPanels) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      wgmma_n64_ss<1, 1>(d, mn_major(Shared::p + k * 2048), mn_major(Shared::d_o + panel * kPanel + k * 2048), 1);
+    }
+  }
+  wgmma_commit_group();
+}
+
+// The top three panels, in turn in the accumulators that S and dP have left: the wgmmas of one run under the reductions
+// of the one before.
+PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRows& rows) {
+  constexpr int kTop = kQkPanels - 1;
+  d_kv_panel(s, kTop);
+  d_kv_panel(dp, kTop - 1);
+  wgmma_wait_group<1>();
+  reduce_panel(s, rows, kTop * 256);
+  d_kv_panel(s, kTop - 2);
+  wgmma_wait_group<1>();
+  reduce_panel(dp, rows, (kTop - 1) * 256);
+  wgmma_wait_group<0>();
+  reduce_panel(s, rows, (kTop - 2) * 256);
+}
+
+PTX_FN void score_role(const Arguments& args, const Work& work, const char* sums, int thread) {
+  const int warp = thread >> 5, lane = thread & 31;
+  float d_q[128] = {}, d_q_tail[16] = {};
+  const int head0 = warp * 16 + (lane >> 2);
+  const long long row = (work.place.b * args.queries + work.place.s) * Spec::heads + work.place.first_head + head0;
+  const float lse[2] = {ld_global_nc_f32(args.row_lse + row), ld_global_nc_f32(args.row_lse + row + 8)};
+  const float delta[2] = {ld_global_nc_f32(args.row_delta + row), ld_global_nc_f32(args.row_delta + row + 8)};
+  const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
+  mbarrier_wait_parity(Shared::q_ready, 0);
+
+#pragma unroll 1
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    float s[32], dp[32];
+#pragma unroll
+    for (int group = 0; group < 3; ++group) {
+      mbarrier_wait_parity(Shared::full + group * 8, tile & 1);
+      fence_proxy_async();
+      wgmma_fence();
+#pragma unroll
+      for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          wgmma_n64_ss<0, 0>(s, k_major(Shared::q + panel * kPanel + k * 32), k_major(Shared::kv + panel * kPanel + k * 32),
+                             panel + k > 0);
+        }
+      }
+    }
+    wgmma_commit_group();
+    wgmma_fence();
+#pragma unroll
+    for (int panel = 0; panel < kVPanels; ++panel) {
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        wgmma_n64_ss<0, 0>(dp, k_major(Shared::d_o + panel * kPanel + k * 32), k_major(Shared::kv + panel * kPanel + k * 32),
+                           panel + k > 0);
+      }
+    }
+    wgmma_commit_group();
+
+    // Which of the 64 rows count, one bit each, shifted to this lane's columns.
+    mbarrier_wait_parity(Shared::offsets_ready, tile & 1);
+    const u32 table = Shared::row_offsets + (tile & 1) * 256 + lane * 4;
+    const u32 offset_low = ld_shared_u32(table), offset_high = ld_shared_u32(table + 128);
+    wgmma_wait_group<1>();
+    const u32 counts_low = __ballot_sync(0xffffffffu, offset_low < kNoRow) >> ((lane & 3) * 2);
+    const u32 counts_high = __ballot_sync(0xffffffffu, offset_high < kNoRow) >> ((lane & 3) * 2);
+#pragma unroll
+    for (int i = 0; i < 32; ++i) {
+      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - lse[(i >> 1) & 1]);
+      const int bit = ((i >> 2) & 3) * 8 + (i & 1);
+      s[i] = ((i < 16 ? counts_low : counts_high) >> bit) & 1 ? e : 0.0f;
+    }
+    wgmma_wait_group<0>();
+
+    u32 p[4][4], ds[4][4];  // as A fragments of 16 kv rows each
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int e = k * 8 + i * 2;
+        p[k][i] = pack(s[e], s[e + 1]);
+        ds[k][i] = pack(s[e] * (dp[e] - delta[i & 1]) * args.scale, s[e + 1] * (dp[e + 1] - delta[i & 1]) * args.scale);
+      }
+    }
+    bar_sync(P_FREE, 256);
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const u32 target = p_target ^ (k * 32);
+      stmatrix_x4(target, p[k][0], p[k][1], p[k][2], p[k][3]);
+      stmatrix_x4(target + kPanel, ds[k][0], ds[k][1], ds[k][2], ds[k][3]);
+    }
+    fence_proxy_async();
+    bar_arrive(P_READY, 256);
+
+    wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      wgmma_n256_rs<1>(d_q, ds[k], mn_major(Shared::kv + k * 2048), 1);
+      if (kHasTail) wgmma_n32_rs<1>(d_q_tail, ds[k], mn_major(Shared::kv + 4 * kPanel + k * 2048), 1);
+    }
+    wgmma_commit_group();
+    wgmma_wait_group<0>();
+    if (lane == 0) {
+      mbarrier_arrive(Shared::empty);
+      mbarrier_arrive(Shared::empty + 8);
+    }
+    bar_sync(SCORE_ONLY, 128);
+    reduce_top_panels(s, dp, reduction_rows(sums, tile, warp, lane));
+  }
+  store_d_q<256>(args, work.place, warp, lane, 0, d_q);
+  if (kHasTail) store_d_q<32>(args, work.place, warp, lane, 256, d_q_tail);
+}
+
+// ---- gradient ----
+
+PTX_FN void gradient_role(const Arguments& args, const Work& work, const char* sums, int thread) {
+  const int warp = thread >> 5, lane = thread & 31;
+  float d_q[128] = {}, d_q_first[16] = {};
+  mbarrier_wait_parity(Shared::q_ready, 0);
+  fence_proxy_async();
+  bar_arrive(P_FREE, 256);
+  // ldmatrix.trans of P[head][kv row] gives the A fragments of P^T.
+  const u32 p_source = Shared::p + panel_offset<64>((lane & 7) + ((lane >> 4) << 3), warp * 2 + ((lane >> 3) & 1));
+
+#pragma unroll 1
+  for (int tile = 0; tile < work.tiles; ++tile) {
+    bar_sync(P_READY, 256);
+    u32 p[4][4], ds[4][4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      ldmatrix_x4_trans(ds[k], p_source + kPanel + k * 2048);
+      ldmatrix_x4_trans(p[k], p_source + k * 2048);
+    }
+    const ReductionRows rows = reduction_rows(sums, tile, warp, lane);
+    gradient_tile(d_q, d_q_first, p, ds, rows, lane == 0, tile + 1 < work.tiles);
+  }
+  store_d_q<256>(args, work.place, warp, lane, kHasTail ? 320 : 256, d_q);
+  if (kHasTail) store_d_q<32>(args, work.place, warp, lane, 288, d_q_first);
+}
+
+PTX_FN void backward(const Arguments& args) {
+  PTX_DYNAMIC_SHARED(shared);
+  if (shared_address(shared) != kBase) __trap();
+  Work work;
+  work.place = place_of(args, blockIdx.x);
+  work.length = (int)ld_global_nc_u32(args.list_length + work.place.list);
+  work.tiles = (work.length + 63) / 64;
+  if (work.tiles == 0) {
+    store_zero_d_q(args, work.place);
+    return;
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 3; ++i) mbarrier_init(Shared::full + i * 8, 128);
+    mbarrier_init(Shared::empty, 4);
+    mbarrier_init(Shared::empty + 8, 8);
+    mbarrier_init(Shared::empty + 16, 4);
+    mbarrier_init(Shared::q_ready, 128);
+    mbarrier_init(Shared::offsets_ready, 16);
+    const u32 counter = args.sorted ? ld_relaxed_gpu_u32(args.counters) : 0;
+    st_shared_u32(Shared::sweep_start, args.sorted ? sweep_start(args, counter, work.tiles) : 0);
+    st_shared_u32(Shared::sweep_start + 4, counter);
+  }
+  __syncthreads();
+
+  const int warpgroup = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128;
+  const char* sums = (const char*)(args.d_kv_sum + (work.place.b * Spec::kv_groups + work.place.group) *
+                                                       (long long)args.keys * Spec::d_qk);
+  if (warpgroup == 2) {
+    setmaxnreg_dec<24>();
+    gather_role(args, work, thread);
+  } else if (warpgroup == 0) {
+    setmaxnreg_inc<240>();
+    score_role(args, work, sums, thread);
+  } else {
+    setmaxnreg_inc<240>();
+    gradient_role(args, work, sums, thread);
+  }
+}

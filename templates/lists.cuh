@@ -1,0 +1,62 @@
+// Tokens, their lists and which entries count: shared by every kernel of the call.
+#pragma once
+
+constexpr float kLog2E = 1.4426950408889634f;
+PTX_FN float infinity() { return __uint_as_float(0x7f800000u); }
+
+// Where one CTA of the backward works: 64-bit wherever it meets an address.
+struct Place {
+  long long b;      // batch entry
+  long long s;      // query token of it
+  int group;        // kv group
+  int first_head;   // of the head block, counted over all heads
+  int heads;        // in the block that exist; the rest of block_h is padding
+  long long list;   // (b, s, group) counted in a row: index of list_length and of sorted lists
+};
+
+// Head block fastest, then group, then token: CTAs that share a list run side by side.
+PTX_FN Place place_of(const Arguments& args, u32 cta) {
+  Place place;
+  const u32 block = cta % (u32)Spec::head_blocks;
+  const u32 list = cta / (u32)Spec::head_blocks;
+  place.list = list;
+  place.group = (int)(list % (u32)Spec::kv_groups);
+  const u32 token = list / (u32)Spec::kv_groups;
+  place.b = token / (u32)args.queries;
+  place.s = token % (u32)args.queries;
+  place.first_head = place.group * Spec::heads_per_group + (int)block * Spec::block_h;
+  place.heads = min(Spec::block_h, Spec::heads_per_group - (int)block * Spec::block_h);
+  return place;
+}
+
+PTX_FN long long offset_of(const Strides& strides, long long batch, long long token, long long head) {
+  return batch * strides.batch + token * strides.token + head * strides.head;
+}
+
+// An entry counts when it is below this: S_kv, or with the causal mask the rows up to s + query_offset.
+PTX_FN u32 key_limit(const Arguments& args, long long s) {
+  if (!Spec::causal) return (u32)args.keys;
+  const long long reach = s + args.query_offset + 1;
+  return (u32)(reach < 0 ? 0 : reach < args.keys ? reach : args.keys);
+}
+
+// How many entries of a list the caller gave: clamp(topk_length, 0, topk).
+PTX_FN int given_length(const Arguments& args, long long b, long long s, int group) {
+  if (!Spec::has_topk_length) return args.topk;
+  const int length = (int)ld_global_nc_u32(args.topk_length + offset_of(args.topk_length_strides, b, s, group));
+  return max(0, min(length, args.topk));
+}
+
+// The list that the backward reads for a place: the caller's, or the sorted one.
+PTX_FN const int* list_of(const Arguments& args, const Place& place) {
+  if (args.sorted) return args.sorted_lists + place.list * args.sorted_pitch;
+  return args.indices + offset_of(args.indices_strides, place.b, place.s, place.group);
+}
+
+// The kv row that an entry names, or -1 where there is none: past the list, negative, or at or above the limit. A -1
+// is never turned into an address.
+PTX_FN int row_at(const int* list, int position, int length, u32 limit) {
+  if (position >= length) return -1;
+  const u32 row = ld_global_nc_u32(list + position);
+  return row < limit ? (int)row : -1;
+}

@@ -1,0 +1,43 @@
+// wgmma of the operand type. TransA, TransB: 1 = MN-major. scale_d 0: d is overwritten.
+#pragma once
+
+template <int TransA, int TransB>
+PTX_FN void wgmma_n64_ss(float (&d)[32], u64 a, u64 b, int scale_d) {
+  if (Spec::is_bf16) {
+    wgmma_m64n64k16_bf16_ss<TransA, TransB>(d, a, b, scale_d);
+  } else {
+    wgmma_m64n64k16_f16_ss<TransA, TransB>(d, a, b, scale_d);
+  }
+}
+template <int TransB>
+PTX_FN void wgmma_n32_rs(float (&d)[16], const u32 (&a)[4], u64 b, int scale_d) {
+  if (Spec::is_bf16) {
+    wgmma_m64n32k16_bf16_rs<TransB>(d, a, b, scale_d);
+  } else {
+    wgmma_m64n32k16_f16_rs<TransB>(d, a, b, scale_d);
+  }
+}
+template <int TransA, int TransB>
+PTX_FN void wgmma_n32_ss(float (&d)[16], u64 a, u64 b, int scale_d) {
+  if (Spec::is_bf16) {
+    wgmma_m64n32k16_bf16_ss<TransA, TransB>(d, a, b, scale_d);
+  } else {
+    wgmma_m64n32k16_f16_ss<TransA, TransB>(d, a, b, scale_d);
+  }
+}
+template <int TransB>
+PTX_FN void wgmma_n256_rs(float (&d)[128], const u32 (&a)[4], u64 b, int scale_d) {
+  if (Spec::is_bf16) {
+    wgmma_m64n256k16_bf16_rs<TransB>(d, a, b, scale_d);
+  } else {
+    wgmma_m64n256k16_f16_rs<TransB>(d, a, b, scale_d);
+  }
+}
+template <int TransA, int TransB>
+PTX_FN void wgmma_n256_ss(float (&d)[128], u64 a, u64 b, int scale_d) {
+  if (Spec::is_bf16) {
+    wgmma_m64n256k16_bf16_ss<TransA, TransB>(d, a, b, scale_d);
+  } else {
+    wgmma_m64n256k16_f16_ss<TransA, TransB>(d, a, b, scale_d);
+  }
+}

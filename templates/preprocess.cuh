@@ -1,0 +1,112 @@
+// preprocess: everything that the backward wants to find ready.
+//
+//   d_kv_sum, counters   zeroed (the caller's workspace holds garbage)
+//   list_length          entries of each list up to its last valid one: trailing padding costs nothing; 0 marks a dead
+//                        row, one without any valid entry
+//   row_lse              log2 of the softmax denominator, the sink in it; +inf for a dead row, so that exp2 gives 0
+//   row_delta            sum over d_v of o * d_o in fp32; 0 for a dead row, whatever o and lse hold there
+//
+// A CTA takes one (token, kv group) at a time, its warps take the heads in turn. o and d_o are read once: at 64 heads
+// 128 KB a token, the only bytes that count.
+#pragma once
+
+constexpr int kPreprocessThreads = 256;
+
+// Entries up to the last valid one. Looks back from the end, 256 entries a step, so a full list costs one step.
+PTX_FN int length_to_last_valid(const int* list, int length, u32 limit, int lane) {
+  constexpr int kEntriesALane = 8;
+  for (int end = length; end > 0; end -= 32 * kEntriesALane) {
+    int last = 0;
+#pragma unroll
+    for (int i = 0; i < kEntriesALane; ++i) {
+      const int position = end - 1 - i * 32 - lane;
+      if (position >= 0 && ld_global_nc_u32(list + position) < limit) last = max(last, position + 1);
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) last = max(last, __shfl_xor_sync(0xffffffffu, last, step));
+    if (last > 0) return last;
+  }
+  return 0;
+}
+
+// log2(2^a + 2^b); either may be -inf.
+PTX_FN float log2_add_exp2(float a, float b) {
+  const float high = fmaxf(a, b);
+  if (high == -infinity()) return high;
+  return high + lg2_approx(1.0f + ex2_approx_ftz(fminf(a, b) - high));
+}
+
+// The row's denominator by the problem's convention, as log2, the sink in it.
+PTX_FN float log2_denominator(const Arguments& args, long long b, long long s, int head) {
+  float lse = ld_global_nc_f32(args.lse + offset_of(args.lse_strides, b, s, head));
+  if (Spec::lse_is_base_e) lse *= kLog2E;
+  if (Spec::has_sink && !Spec::lse_includes_sink) {
+    lse = log2_add_exp2(lse, ld_global_nc_f32(args.attn_sink + head) * kLog2E);
+  }
+  return lse;
+}
+
+// Sum of products of eight neighbouring elements.
+PTX_FN float dot_of_chunk(const u32 (&o)[4], const u32 (&d_o)[4]) {
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum = fmaf(unpack_low(o[i]), unpack_low(d_o[i]), sum);
+    sum = fmaf(unpack_high(o[i]), unpack_high(d_o[i]), sum);
+  }
+  return sum;
+}
+
+// delta of one head, in every lane. Each lane takes 2 x 8 of the 512 columns.
+PTX_FN float delta_of_head(const Arguments& args, long long b, long long s, int head, int lane) {
+  if (Spec::has_delta) return ld_global_nc_f32(args.delta + offset_of(args.delta_strides, b, s, head));
+  const u16* o = (const u16*)args.o + offset_of(args.o_strides, b, s, head);
+  const u16* d_o = (const u16*)args.d_o + offset_of(args.d_o_strides, b, s, head);
+  float sum = 0.0f;
+#pragma unroll
+  for (int column = 0; column < Spec::d_v; column += 256) {
+    u32 o_chunk[4], d_o_chunk[4];
+    ld_global_nc_v4_u32(o_chunk, o + column + lane * 8);
+    ld_global_nc_v4_u32(d_o_chunk, d_o + column + lane * 8);
+    sum += dot_of_chunk(o_chunk, d_o_chunk);
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  return sum;
+}
+
+PTX_FN void zero_sums(const Arguments& args) {
+  const long long chunks = args.zero_bytes / 16;
+  const long long stride = (long long)gridDim.x * kPreprocessThreads;
+  for (long long i = (long long)blockIdx.x * kPreprocessThreads + threadIdx.x; i < chunks; i += stride) {
+    st_global_v4_u32((char*)args.zero_begin + i * 16, 0, 0, 0, 0);
+  }
+}
+
+PTX_FN void preprocess(const Arguments& args) {
+  zero_sums(args);
+  const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  constexpr int kWarps = kPreprocessThreads / 32;
+  const long long lists = (long long)args.batch * args.queries * Spec::kv_groups;
+  for (long long list = blockIdx.x; list < lists; list += gridDim.x) {
+    const int group = (int)(list % Spec::kv_groups);
+    const long long token = list / Spec::kv_groups;
+    const long long b = token / args.queries, s = token % args.queries;
+    const int* entries = args.indices + offset_of(args.indices_strides, b, s, group);
+    const int length =
+        length_to_last_valid(entries, given_length(args, b, s, group), key_limit(args, s), lane);  // each warp for itself
+    if (threadIdx.x == 0) st_global_u32(args.list_length + list, (u32)length);
+
+#pragma unroll 4
+    for (int i = warp; i < Spec::heads_per_group; i += kWarps) {
+      const int head = group * Spec::heads_per_group + i;
+      const float delta = delta_of_head(args, b, s, head, lane);
+      if (lane == 0) {
+        const long long row = token * Spec::heads + head;
+        const bool dead = length == 0;
+        st_global_f32(args.row_lse + row, dead ? infinity() : log2_denominator(args, b, s, head));
+        st_global_f32(args.row_delta + row, dead ? 0.0f : delta);
+      }
+    }
+  }
+}

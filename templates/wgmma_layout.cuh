@@ -1,0 +1,47 @@
+// Schedule wgmma: where things lie in shared memory, and how wgmma's descriptors name them. The schedule itself is drawn
+// in backward_wgmma.cuh.
+#pragma once
+
+constexpr u32 kBase = 1024;        // where dynamic shared memory starts; checked when the kernel begins
+constexpr int kPanel = 64 * 128;   // bytes of 64 rows x 64 columns
+constexpr int kQkPanels = Spec::d_qk / 64;
+constexpr int kVPanels = Spec::d_v / 64;
+constexpr int kGroupPanels = 3;    // kv panels that are filled and freed together; the last group may have fewer
+constexpr u32 kNoRow = 0xf0000000u;  // row offsets from here on mean: no reduction
+
+struct Shared {
+  static constexpr u32 q = kBase;
+  static constexpr u32 d_o = q + kQkPanels * kPanel;
+  static constexpr u32 kv = d_o + kVPanels * kPanel;
+  static constexpr u32 p = kv + kQkPanels * kPanel;
+  static constexpr u32 ds = p + kPanel;
+  static constexpr u32 row_offsets = ds + kPanel;          // 2 tiles x 64 words
+  static constexpr u32 full = row_offsets + 2 * 64 * 4;    // 3 barriers
+  static constexpr u32 empty = full + 3 * 8;               // 3 barriers
+  static constexpr u32 q_ready = empty + 3 * 8;
+  static constexpr u32 offsets_ready = q_ready + 8;
+  static constexpr u32 sweep_start = offsets_ready + 8;    // first tile, and the sweep's counter then
+  static constexpr u32 end = sweep_start + 8;
+};
+static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
+
+enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3 };  // 0 is __syncthreads
+
+// Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
+// along the rows, further columns a panel on.
+PTX_FN u64 k_major(u32 address) { return wgmma_descriptor((address >> 4) + (1u << 16), 64u | (1u << 30)); }
+PTX_FN u64 mn_major(u32 address) { return wgmma_descriptor((address >> 4) + (512u << 16), 64u | (1u << 30)); }
+
+// d_q's columns: the score warpgroup has 0 .. 255 and, where there is a tail, 256 .. 287; the gradient warpgroup the
+// rest. (144 accumulators beside S and dP fill the 240 registers; 160 do not fit.)
+constexpr bool kHasTail = Spec::d_tail != 0;
+
+// Operands of the gradient warpgroup: k counts 16 heads (q, d_o) or 16 kv rows (kv).
+PTX_FN u64 q_columns(int column, int k) { return mn_major(Shared::q + column / 64 * kPanel + column % 64 * 2 + k * 2048); }
+PTX_FN u64 d_o_columns(int column, int k) {
+  return mn_major(Shared::d_o + column / 64 * kPanel + column % 64 * 2 + k * 2048);
+}
+PTX_FN u64 kv_columns(int column, int k) {
+  return mn_major(Shared::kv + column / 64 * kPanel + column % 64 * 2 + k * 2048);
+}
+PTX_FN u64 ds_rows(int k) { return k_major(Shared::ds + k * 32); }
