@@ -24,6 +24,7 @@ constexpr Result kSuccess = 0;
 constexpr Result kErrorNotInitialized = 3;
 constexpr Result kErrorNoDevice = 100;
 constexpr Result kErrorNoBinaryForGpu = 209;
+constexpr Result kErrorStreamCaptureImplicit = 906;
 
 enum DeviceAttribute : int {
   kMaxSharedMemoryPerBlock = 8,

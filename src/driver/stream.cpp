@@ -44,7 +44,10 @@ float milliseconds(const Event& begin, const Event& end) {
 
 bool is_capturing(cuda::Stream stream) {
   int status = cuda::kCaptureNone;
-  check(driver().stream_is_capturing(stream, &status), "cuStreamIsCapturing");
+  const cuda::Result result = driver().stream_is_capturing(stream, &status);
+  if (result == cuda::kErrorStreamCaptureImplicit)
+    return true;  // the default stream, while a blocking one is captured
+  check(result, "cuStreamIsCapturing");
   return status != cuda::kCaptureNone;
 }
 

@@ -1,0 +1,63 @@
+#include "plan/lengths.h"
+
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace smla::core {
+namespace {
+
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();  // lengths and grids are 32-bit
+
+// The wgmma schedule keeps the byte offset of a row inside its group's sums in 32 bits; offsets from
+// 0xf0000000 on mean "no reduction" (templates' sentinel).
+constexpr std::int64_t kRowOffsetLimit = 0xf0000000;
+
+void check_length(std::string_view name, std::int64_t value) {
+  if (value < 0) fail(Status::invalid_argument, "{} = {} is negative (lengths.{})", name, value, name);
+  if (value > kLargest) {
+    fail(Status::invalid_argument, "{} = {} is above {} (lengths.{})", name, value, kLargest, name);
+  }
+}
+
+}  // namespace
+
+std::int64_t backward_ctas(const Lengths& lengths, const Problem& problem, const Config& config) {
+  return lengths.batch * lengths.queries * problem.kv_groups * head_blocks(problem, config);
+}
+
+void validate(const Lengths& lengths, const Problem& problem, const Config& config) {
+  check_length("batch", lengths.batch);
+  check_length("queries", lengths.queries);
+  check_length("keys", lengths.keys);
+  check_length("topk", lengths.topk);
+
+  const std::int64_t a_token = std::int64_t{problem.kv_groups} * head_blocks(problem, config);
+  const std::int64_t tokens = lengths.batch * lengths.queries;  // below 2^62
+  if (tokens > kLargest / a_token) {
+    fail(
+        Status::not_supported,
+        "batch * queries = {} * {} tokens need {} CTAs each, more than {} in all (lengths.queries); the most "
+        "tokens that work are {}",
+        lengths.batch, lengths.queries, a_token, kLargest, kLargest / a_token);
+  }
+  const std::int64_t row_bytes = std::int64_t{problem.d_qk()} * 4;
+  if (config.schedule == Schedule::wgmma && lengths.keys * row_bytes >= kRowOffsetLimit) {
+    fail(
+        Status::not_supported,
+        "keys = {} (lengths.keys): the schedule wgmma reaches {} kv rows of {} columns at most; the schedule "
+        "cp_async takes more",
+        lengths.keys, (kRowOffsetLimit - 1) / row_bytes, problem.d_qk());
+  }
+  // What remains could still overflow sizes of the workspace: kv rows of all groups and batch entries.
+  if (lengths.batch > 0 && lengths.keys > 0) {
+    const std::int64_t rows = std::numeric_limits<std::int64_t>::max() / 2 / row_bytes / problem.kv_groups;
+    if (lengths.keys > rows / lengths.batch) {
+      fail(Status::not_supported, "batch * keys = {} * {} kv rows overflow 64-bit sizes (lengths.keys)",
+           lengths.batch, lengths.keys);
+    }
+  }
+}
+
+}  // namespace smla::core

@@ -1,0 +1,82 @@
+#include "plan/loaded.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "config/arch.h"
+#include "driver/library.h"
+
+namespace smla::core {
+namespace {
+
+struct Entry {
+  std::shared_ptr<const Prepared> prepared;  // keeps the address, which is the key, taken
+  std::unique_ptr<LoadedLibrary> library;
+  std::map<cuda::Device, LoadedKernels> devices;
+};
+
+struct Table {
+  std::mutex mutex;
+  std::map<const Prepared*, Entry> entries;
+};
+
+// Never destroyed: at exit the driver may be gone before us, and work may still be queued.
+Table& table() {
+  static Table& only = *new Table;
+  return only;
+}
+
+int static_shared_bytes(const Cubin& cubin, const std::string& kernel) {
+  const auto found = std::find_if(cubin.kernels.begin(), cubin.kernels.end(),
+                                  [&](const KernelResources& r) { return r.name == kernel; });
+  return found == cubin.kernels.end() ? 0 : found->shared_bytes;
+}
+
+LoadedKernels make_all_ready(const Prepared& prepared, const LoadedLibrary& library,
+                             const DeviceProperties& device) {
+  const CurrentDevice current(device.handle);
+  LoadedKernels loaded;
+  loaded.facts.multiprocessors = device.multiprocessors;
+  for (const KernelFacts& facts : prepared.kernels) {
+    const cuda::Kernel kernel = library.kernel(facts.name);
+    int shared_bytes = facts.shared_bytes;
+    if (facts.role == KernelRole::sort_lists) {  // whatever the lengths of a call need
+      shared_bytes = shared_memory_limit(prepared.arch) - static_shared_bytes(prepared.cubin, facts.name);
+      loaded.facts.sort_shared_limit = shared_bytes;
+    }
+    const cuda::Function function = make_ready(kernel, facts.name, shared_bytes, device.handle);
+    if (facts.role == KernelRole::backward) {
+      loaded.facts.ctas_in_flight = std::max(
+          1, device.multiprocessors * ctas_per_multiprocessor(function, facts.threads, shared_bytes));
+    }
+    loaded.kernels[static_cast<std::size_t>(facts.role)] = kernel;
+  }
+  return loaded;
+}
+
+}  // namespace
+
+LoadedKernels load_kernels(const std::shared_ptr<const Prepared>& prepared, const DeviceProperties& device) {
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  Entry& entry = all.entries[prepared.get()];
+  entry.prepared = prepared;
+  if (entry.library == nullptr) {
+    entry.library = std::make_unique<LoadedLibrary>(prepared->cubin.image, prepared->name);
+  }
+  const auto found = entry.devices.find(device.handle);
+  if (found != entry.devices.end()) return found->second;
+  return entry.devices.emplace(device.handle, make_all_ready(*prepared, *entry.library, device))
+      .first->second;
+}
+
+bool is_loaded(const Prepared& prepared, const DeviceProperties& device) {
+  Table& all = table();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.entries.find(&prepared);
+  return found != all.entries.end() && found->second.devices.count(device.handle) > 0;
+}
+
+}  // namespace smla::core

@@ -1,0 +1,51 @@
+// A problem made ready on one device, and running it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "driver/device.h"
+#include "plan/call.h"
+#include "plan/device_facts.h"
+#include "plan/lengths.h"
+#include "plan/order.h"
+#include "plan/prepare.h"
+#include "problem/problem.h"
+
+namespace smla::core {
+
+// Immutable once created, so that any number of threads may use one. The kernels belong to a table of the
+// process that is never emptied: dropping a plan while its work is queued is safe.
+struct Plan {
+  Problem problem;
+  Choice choice;
+  DeviceProperties device;
+  DeviceFacts facts;
+  std::shared_ptr<const Prepared> prepared;
+  std::array<cuda::Kernel, 4> kernels = {};  // by KernelRole; null where the source has none
+};
+
+// Chooses the config, prepares the kernels and loads them on the device. Errors: those of choose_config,
+// prepare and the driver; `capturing` when compiling or loading would be needed while `looked_at` is being
+// captured.
+std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequest& request,
+                                        int device_ordinal,
+                                        std::optional<cuda::Stream> looked_at = std::nullopt,
+                                        const Limits& limits = {});
+
+// Bytes of workspace that a call of these lengths needs.
+std::int64_t workspace_size(const Plan& plan, const Lengths& lengths,
+                            OrderRequest order = OrderRequest::automatic);
+
+// Validates everything, then enqueues the call on its stream: up to four launches. Allocates nothing, waits
+// for nothing, touches no file. After an Error of validation nothing was launched.
+void run(const Plan& plan, const Call& call);
+
+// One JSON object: problem, config, why, arch, device, kernels, order, key, source.
+std::string describe(const Plan& plan);
+
+}  // namespace smla::core

@@ -1,0 +1,66 @@
+#include "plan/workspace.h"
+
+#include <initializer_list>
+#include <limits>
+
+#include "base/error.h"
+
+namespace smla::core {
+namespace {
+
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+  std::int64_t result = 1;
+  for (const std::int64_t factor : factors) {
+    if (__builtin_mul_overflow(result, factor, &result)) {
+      fail(Status::not_supported, "a workspace of more than {} bytes is needed (lengths)",
+           std::numeric_limits<std::int64_t>::max());
+    }
+  }
+  return result;
+}
+
+// Appends pieces one behind the other.
+class Layout {
+ public:
+  WorkspaceLayout::Piece aligned(std::int64_t bytes) {
+    end_ = sum(end_, (kWorkspaceAlignment - end_ % kWorkspaceAlignment) % kWorkspaceAlignment);
+    return adjacent(bytes);
+  }
+  WorkspaceLayout::Piece adjacent(std::int64_t bytes) {
+    const std::int64_t begin = end_;
+    end_ = sum(end_, bytes);
+    return {begin, bytes};
+  }
+  std::int64_t end() const { return end_; }
+
+ private:
+  static std::int64_t sum(std::int64_t a, std::int64_t b) {
+    if (__builtin_add_overflow(a, b, &a)) {
+      fail(Status::not_supported, "a workspace of more than {} bytes is needed (lengths)",
+           std::numeric_limits<std::int64_t>::max());
+    }
+    return a;
+  }
+  std::int64_t end_ = 0;
+};
+
+}  // namespace
+
+WorkspaceLayout workspace_layout(const Problem& problem, const Lengths& lengths, const Order& order) {
+  const std::int64_t b = lengths.batch, s = lengths.queries, h = problem.heads, g = problem.kv_groups;
+  WorkspaceLayout w;
+  Layout layout;
+  w.row_lse = layout.aligned(product({b, s, h, 4}));
+  w.row_delta = layout.aligned(product({b, s, h, 4}));
+  w.list_length = layout.aligned(product({b, s, g, 4}));
+  if (order.sorted) {
+    w.sorted_pitch = (lengths.topk + 3) / 4 * 4;
+    w.sorted_lists = layout.aligned(product({b, s, g, w.sorted_pitch, 4}));
+  }
+  w.d_kv_sum = layout.aligned(product({b, g, lengths.keys, problem.d_qk(), 4}));  // d_qk is a multiple of 64
+  w.counters = layout.adjacent(kCounters * 4);
+  w.bytes = layout.end();
+  return w;
+}
+
+}  // namespace smla::core

@@ -1,0 +1,38 @@
+// How the caller's workspace is divided for one call.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/lengths.h"
+#include "plan/order.h"
+#include "problem/problem.h"
+
+namespace smla::core {
+
+constexpr std::int64_t kWorkspaceAlignment =
+    256;                                // of the workspace and of each piece: whole sectors and cache lines
+constexpr std::int64_t kCounters = 16;  // words behind the sums: one 64-byte line
+
+// Offsets and sizes in bytes. Pieces that a call does not use have size 0.
+struct WorkspaceLayout {
+  struct Piece {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+    bool operator==(const Piece&) const = default;
+  };
+  Piece row_lse;                  // [B, S, H] fp32
+  Piece row_delta;                // [B, S, H] fp32
+  Piece list_length;              // [B, S, G] int32
+  Piece sorted_lists;             // [B, S, G, sorted_pitch] int32; only in sorted order
+  Piece d_kv_sum;                 // [B, G, S_kv, d_qk] fp32
+  Piece counters;                 // kCounters words, directly behind d_kv_sum: both are zeroed as one range
+  std::int64_t sorted_pitch = 0;  // topk rounded up to 4: every sorted list starts on 16 bytes
+  std::int64_t bytes = 0;         // of all
+
+  bool operator==(const WorkspaceLayout&) const = default;
+};
+
+// Takes validated lengths. Error not_supported when a size overflows 64 bits.
+WorkspaceLayout workspace_layout(const Problem& problem, const Lengths& lengths, const Order& order);
+
+}  // namespace smla::core
