@@ -1,6 +1,8 @@
-// KernelSource -> Cubin with NVRTC, which is opened at run time. Needs no GPU and no driver.
+// KernelSource -> Cubin with NVRTC, which is opened at run time. Needs no GPU and no driver. Every function
+// here may be called from any thread.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,20 +15,33 @@ namespace smla::core {
 struct CompilerVersion {
   int major = 0, minor = 0;
   std::string library;  // the path that was opened
+
+  std::string name() const;  // "NVRTC 13.0", as in Cubin::compiler and in keys
 };
 
-// Opens NVRTC on first use: SMLA_NVRTC (a file), then libnvrtc.so.13 and .12 of the dynamic linker's path, CUDA_HOME,
-// CUDA_PATH, /usr/local/cuda*, then NVIDIA's Python wheels beside the interpreter. Error no_compiler lists every path tried.
+// Opens NVRTC on first use. SMLA_NVRTC, when set, names the library or the directory that holds it, and
+// nothing else is tried; nvrtc_library.h has the order otherwise. Error no_compiler lists every path tried
+// with the reason; a later call tries again.
 CompilerVersion compiler_version();
+
+// The compute capabilities that this NVRTC compiles for, as in Arch::number. Error: as compiler_version().
+std::vector<int> compiler_arch_numbers();
 
 // Compiler options for an arch, in the order in which they are part of the key.
 std::vector<std::string> compile_options(const Arch& arch);
 
-// Errors: no_compiler (not found, or the arch is newer than this NVRTC: names its path, version, the arch),
-// compile_failed (writes the source and the command that reproduces it into a directory it names).
-Cubin compile(const KernelSource& source, const Arch& arch);
+// The shell line that compiles a dumped text as compile() would: nvcc -cubin ... `file`.
+std::string nvcc_command(const std::filesystem::path& file, const Arch& arch);
 
-// PTX of the same translation unit, for reading.
-std::string compile_to_ptx(const KernelSource& source, const Arch& arch);
+// Errors: no_compiler (not found, or the arch is newer than this NVRTC: names its path, version, the arch)
+// and compile_failed. The latter leaves <source name>-<arch>.cu and its .log in `failure_directory` (created
+// when missing) and names the file, the nvcc line that reproduces it and the log's first errors; an empty
+// directory means that nothing is written.
+Cubin compile(const KernelSource& source, const Arch& arch,
+              const std::filesystem::path& failure_directory = {});
+
+// PTX of the same translation unit, for reading. Errors: as compile().
+std::string compile_to_ptx(const KernelSource& source, const Arch& arch,
+                           const std::filesystem::path& failure_directory = {});
 
 }  // namespace smla::core
