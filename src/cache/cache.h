@@ -1,61 +1,40 @@
 // Compiled kernels on disk: one file an entry, found by content. Knows nothing of generating or compiling.
+// Every function here may be called from any thread and any number of processes at a time.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
+#include <string_view>
 
-#include "compiler/cubin.h"
+#include "cache/directories.h"
+#include "cache/entry.h"
+#include "cache/key.h"
 
 namespace smla::core {
-
-// What an entry is found by. `text` is canonical and labelled, one fact a line (schema, source sha256, arch,
-// compiler, options); its SHA-256 is the identity. `stem` is for people and leads the file's name.
-struct CacheKey {
-  std::string stem;  // "sparse-mla-bwd-h64-d512t64-bf16-wgmma-...-sm_90a"
-  std::string text;
-
-  std::string hash() const;       // 64 hex digits of SHA-256(text)
-  std::string file_name() const;  // stem-<first 16 digits of the hash>.smla
-  bool operator==(const CacheKey&) const = default;
-};
-
-struct CacheEntry {
-  CacheKey key;
-  Cubin cubin;
-  bool operator==(const CacheEntry&) const = default;
-};
-
-// Where entries are kept. Empty `user` means memory only, and `user_reason` says why (said once to the log).
-struct CacheDirectories {
-  std::optional<std::filesystem::path> system;  // read only, looked up first
-  std::optional<std::filesystem::path> user;
-  std::string user_reason;
-};
-
-// SMLA_SYSTEM_CACHE_DIR, and SMLA_CACHE_DIR, else $XDG_CACHE_HOME/smla, else $HOME/.cache/smla, under the rules of
-// trust in the architecture page.
-CacheDirectories cache_directories();
 
 enum class CacheSource { system_tier, user_tier, built };
 
 struct CacheResult {
   CacheEntry entry;
-  CacheSource source;
+  CacheSource source = CacheSource::built;
 };
 
-// Looks the key up in the system tier, then the user tier; on a miss calls `build` under this key's lock (between
-// processes; bounded wait, then builds anyway) and stores its result by temporary file, fsync and rename. A corrupt,
-// truncated or foreign entry is one warning and a miss. A failed write is a warning; the entry is returned all the same.
+// Looks the key up in the system tier, then the user tier; on a miss calls `build` under this key's lock
+// (between processes; bounded wait, then builds anyway with a note) and stores its result by temporary file,
+// fsync and rename. Threads of one process share one build; what it throws reaches all of them and leaves the
+// key usable. A corrupt, truncated or foreign entry is one warning and a miss, and is replaced. A failed
+// write is a warning, once a directory; the entry is returned all the same.
 CacheResult find_or_build(const CacheDirectories& directories, const CacheKey& key,
                           const std::function<Cubin()>& build);
 
+// The lookup alone.
 std::optional<CacheResult> find(const CacheDirectories& directories, const CacheKey& key);
 
-// Reads and verifies one file. Error (invalid_argument) says what is wrong with it.
-CacheEntry read_entry(const std::filesystem::path& file);
+// An entry of the same stem whose key text agrees in every line but the one labelled `label`; that line may
+// be missing in `key`, and has the highest version among several entries of a tier. For a machine without
+// NVRTC, which does not know what compiler version to ask for.
+std::optional<CacheResult> find_any(const CacheDirectories& directories, const CacheKey& key,
+                                    std::string_view label);
 
 }  // namespace smla::core
