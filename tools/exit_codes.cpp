@@ -27,6 +27,8 @@ const char* meaning(ExitCode code) {
       return "the result differs from the reference";
     case ExitCode::output:
       return "the answer could not be written";
+    case ExitCode::cuda_error:
+      return "the driver refused a call";
   }
   return "";
 }

@@ -19,10 +19,11 @@ enum class ExitCode {
   no_compiler = 4,      // NVRTC not found, or too old for the arch
   compile_failed = 5,   // NVRTC refused the generated text
   cache = 6,            // an entry is missing or damaged, or a kernel could not be stored
-  no_gpu = 7,           // no driver, no GPU, or the driver refused a call
+  no_gpu = 7,           // no driver or no usable GPU
   no_disassembler = 8,  // nvdisasm and cuobjdump not found
   check_failed = 9,     // the result differs from the reference
   output = 10,          // the answer could not be written: closed pipe, full disk, no permission
+  cuda_error = 11,      // the driver refused a call
 };
 
 ExitCode exit_code(Status status);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "plan/launches.h"
 
 namespace smla::core {
 namespace {
@@ -20,29 +21,7 @@ const KernelResources& resources(const Cubin& cubin, const std::string& kernel) 
 
 }  // namespace
 
-Json to_json(const Problem& p) {
-  return {{"heads", p.heads},
-          {"kv_groups", p.kv_groups},
-          {"d_v", p.d_v},
-          {"d_tail", p.d_tail},
-          {"dtype", name(p.dtype)},
-          {"causal", p.causal},
-          {"has_sink", p.has_sink},
-          {"has_topk_length", p.has_topk_length},
-          {"has_delta", p.has_delta},
-          {"lse_base", name(p.lse_base)},
-          {"lse_includes_sink", p.lse_includes_sink},
-          {"d_kv_type", name(p.d_kv_type)},
-          {"accumulate", name(p.accumulate)},
-          {"deterministic", p.deterministic}};
-}
-
-Json to_json(const Config& c) {
-  return {{"schedule", name(c.schedule)}, {"block_h", c.block_h}, {"block_size", c.block_size},
-          {"stages", c.stages},           {"threads", c.threads}, {"vector_reductions", c.vector_reductions}};
-}
-
-Json to_json(const ScheduleFacts& f) {
+Json schedule_json(const ScheduleFacts& f) {
   return {{"schedule", name(f.schedule)},
           {"archs", f.archs},
           {"heads", f.heads},
@@ -56,26 +35,12 @@ Json to_json(const ScheduleFacts& f) {
           {"note", f.note}};
 }
 
-std::string_view name(KernelRole role) {
-  switch (role) {
-    case KernelRole::preprocess:
-      return "preprocess";
-    case KernelRole::sort_lists:
-      return "sort_lists";
-    case KernelRole::backward:
-      return "backward";
-    case KernelRole::postprocess:
-      return "postprocess";
-  }
-  return "unknown";
-}
-
 Json kernels_json(const KernelSource& source, const Cubin& cubin) {
   Json kernels = Json::array();
   for (const KernelFacts& facts : source.kernels) {
     const KernelResources& r = resources(cubin, facts.name);
     kernels.push_back({{"name", facts.name},
-                       {"role", name(facts.role)},
+                       {"role", name_of(facts.role)},
                        {"grid", facts.grid},
                        {"threads", facts.threads},
                        {"registers", r.registers},

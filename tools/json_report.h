@@ -3,19 +3,15 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "compiler/cubin.h"
 #include "config/config.h"
 #include "generator/kernel_source.h"
-#include "problem/problem.h"
+#include "plan/json.h"
 
 namespace smla::core {
 
 using Json = nlohmann::ordered_json;
-
-Json to_json(const Problem& problem);
-Json to_json(const Config& config);
 
 // What the generator says of each kernel, joined with what the compiler says of it (found by name): name,
 // role, grid, threads, registers, spill_bytes (stores and loads of a thread), stack_bytes, shared_bytes
@@ -25,9 +21,7 @@ Json kernels_json(const KernelSource& source, const Cubin& cubin);
 // The same for people: a table with one line a kernel.
 std::string kernels_text(const KernelSource& source, const Cubin& cubin);
 
-Json to_json(const ScheduleFacts& facts);
-
-std::string_view name(KernelRole role);
+Json schedule_json(const ScheduleFacts& facts);
 
 // Two spaces a level and a newline at the end. Text that is no UTF-8 (a path can be) is printed with
 // replacements.

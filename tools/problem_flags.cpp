@@ -79,28 +79,4 @@ void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
   app.add_option("--threads", r.threads, "Threads a CTA")->group(how);
 }
 
-std::string command_line(const Problem& p, const ConfigRequest& r) {
-  const Problem standard;
-  std::string text = fmt::format("--heads {}", p.heads);
-  if (p.kv_groups != standard.kv_groups) text += fmt::format(" --kv-groups {}", p.kv_groups);
-  if (p.d_v != standard.d_v) text += fmt::format(" --d-v {}", p.d_v);
-  if (p.d_tail != standard.d_tail) text += fmt::format(" --d-tail {}", p.d_tail);
-  if (p.dtype != standard.dtype) text += fmt::format(" --dtype {}", name(p.dtype));
-  if (p.causal) text += " --causal";
-  if (p.has_sink) text += " --sink";
-  if (p.lse_includes_sink) text += " --lse-includes-sink";
-  if (p.lse_base != standard.lse_base) text += fmt::format(" --lse-base {}", name(p.lse_base));
-  if (p.has_topk_length) text += " --topk-length";
-  if (p.has_delta) text += " --delta";
-  if (p.d_kv_type != standard.d_kv_type) text += fmt::format(" --d-kv-type {}", name(p.d_kv_type));
-  if (p.accumulate != standard.accumulate) text += fmt::format(" --accumulate {}", name(p.accumulate));
-  if (p.deterministic) text += " --deterministic";
-  if (r.schedule) text += fmt::format(" --schedule {}", name(*r.schedule));
-  if (r.block_h) text += fmt::format(" --block-h {}", *r.block_h);
-  if (r.block_size) text += fmt::format(" --block-size {}", *r.block_size);
-  if (r.stages) text += fmt::format(" --stages {}", *r.stages);
-  if (r.threads) text += fmt::format(" --threads {}", *r.threads);
-  return text;
-}
-
 }  // namespace smla::core

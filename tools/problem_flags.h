@@ -17,7 +17,4 @@ struct ProblemFlags {
 // that work; the numbers are judged later, by validate() and choose_config().
 void add_problem_flags(CLI::App& app, ProblemFlags& flags);
 
-// The flags that differ from their defaults, as one types them: "--heads 64 --causal".
-std::string command_line(const Problem& problem, const ConfigRequest& request);
-
 }  // namespace smla::core

@@ -64,7 +64,7 @@ std::string schedules_text() {
 std::string list_schedules(bool json) {
   if (!json) return schedules_text();
   Json schedules = Json::array();
-  for (const ScheduleFacts& facts : schedule_facts()) schedules.push_back(to_json(facts));
+  for (const ScheduleFacts& facts : schedule_facts()) schedules.push_back(schedule_json(facts));
   return printed({{"schedules", schedules}});
 }
 
@@ -82,8 +82,8 @@ std::string report_text(const Choice& choice, const KernelSource& source, const 
 
 Json report_json(const Options& options, const Choice& choice, const KernelSource& source, const Cubin& cubin,
                  const CacheKey& key) {
-  return {{"problem", to_json(options.flags.problem)},
-          {"config", to_json(choice.config)},
+  return {{"problem", options.flags.problem},
+          {"config", choice.config},
           {"why", choice.why},
           {"kernels", kernels_json(source, cubin)},
           {"arch", cubin.arch},
@@ -119,8 +119,10 @@ ExitCode generate_and_emit(const Options& options) {
   const KernelSource source = generate(options.flags.problem, choice.config);
 
   std::optional<Cubin> cubin;
+  std::optional<CacheKey> key;
   if (options.json || (options.emit != Emit::source && options.emit != Emit::ptx)) {
     cubin = compile(source, arch);
+    key = cache_key(source, arch, cubin->compiler);
     fmt::print(stderr, "smla-gen: compiled {} for {} in {:.2f} s by {}\n", source.name, cubin->arch,
                cubin->compile_seconds, cubin->compiler);
   }
@@ -139,12 +141,11 @@ ExitCode generate_and_emit(const Options& options) {
       text = disassemble(*cubin);
       break;
     case Emit::report:
-      text = report_text(choice, source, *cubin, disk_key(source, arch));
+      text = report_text(choice, source, *cubin, *key);
       break;
   }
   if (!options.json || options.out != "-") write_answer(options.out, text);
-  if (options.json)
-    print_answer(printed(report_json(options, choice, source, *cubin, disk_key(source, arch))));
+  if (options.json) print_answer(printed(report_json(options, choice, source, *cubin, *key)));
   return ExitCode::ok;
 }
 

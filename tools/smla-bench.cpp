@@ -1,0 +1,279 @@
+// smla-bench: runs, times and checks the backward on a GPU.
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "answer.h"
+#include "check.h"
+#include "device_call.h"
+#include "driver/library.h"
+#include "floor.h"
+#include "json_report.h"
+#include "plan/arguments.h"
+#include "plan/launches.h"
+#include "plan/order.h"
+#include "plan/plan.h"
+#include "plan/workspace.h"
+#include "problem_flags.h"
+#include "reference/inputs.h"
+#include "timing.h"
+#include "tool.h"
+
+using namespace smla::core;
+
+namespace {
+
+struct Options {
+  ProblemFlags flags;
+  InputOptions inputs;
+  std::optional<std::int64_t> keys;
+  OrderRequest order = OrderRequest::automatic;
+  TimingOptions timing;
+  int device = 0;
+  std::uint64_t seed = 42;
+  std::int64_t samples = 16;
+  bool check = false;
+  bool json = false;
+};
+
+constexpr const char* kExamples =
+    "  smla-bench --heads 64                                     4096 tokens, topk 2048, random lists\n"
+    "  smla-bench --heads 128 --queries 32768 --check            long context, compared with fp64\n"
+    "  smla-bench --heads 64 --lists causal --causal --json      for a program\n"
+    "  smla-bench --heads 16 --schedule cp_async --order caller  another schedule\n";
+
+OrderRequest parse_order(const std::string& text) {
+  if (text == "auto") return OrderRequest::automatic;
+  if (text == "caller") return OrderRequest::callers;
+  if (text == "sorted") return OrderRequest::sorted;
+  if (text == "throttled") return OrderRequest::sorted_throttled;
+  fail(Status::invalid_argument,
+       "--order = \"{}\" is not known; known are auto, caller, sorted and throttled", text);
+}
+
+struct KernelTiming {
+  Launch launch;
+  Timing timing;
+};
+
+struct Result {
+  Order order;
+  std::size_t workspace_bytes = 0;
+  Timing call;
+  std::vector<KernelTiming> kernels;
+  std::vector<CheckedTensor> checked;
+
+  bool passed() const {
+    for (const CheckedTensor& tensor : checked) {
+      if (!tensor.passed()) return false;
+    }
+    return true;
+  }
+};
+
+// The kernels of the call one after another, as run() launches them, with an event between two of them.
+std::vector<KernelTiming> measure_kernels(const Plan& plan, const DeviceCall& d, const Order& order,
+                                          const TimingOptions& options) {
+  const WorkspaceLayout layout = workspace_layout(plan.problem, d.call.lengths, order);
+  const Launches launches = choose_launches(plan.problem, plan.choice.config, plan.prepared->kernels,
+                                            d.call.lengths, order, layout);
+  const Arguments arguments = make_arguments(plan.problem, d.call, layout, order, plan.facts);
+  const std::vector<Timing> timings = measure(
+      d.call.stream, launches.count,
+      [&](const std::function<void()>& mark) {
+        for (const Launch& l : launches) {
+          launch(plan.kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads,
+                 l.shared_bytes, d.call.stream, &arguments);
+          mark();
+        }
+      },
+      options);
+  std::vector<KernelTiming> kernels;
+  for (std::size_t i = 0; i < launches.count; ++i) kernels.push_back({launches.launch[i], timings[i]});
+  return kernels;
+}
+
+Result measure_call(const Options& options, const Plan& plan, HostTensors& tensors) {
+  const DeviceCall d = make_device_call(plan, tensors, options.order);
+  Result result;
+  result.order = choose_order(plan.problem, plan.choice.config, d.call.lengths, plan.facts, options.order);
+  result.workspace_bytes = d.workspace.bytes();
+  run(plan, d.call);
+  synchronize(d.call.stream);
+  if (options.check) result.checked = check_outputs(plan.problem, tensors, d, options.samples);
+  result.call = measure(
+                    d.call.stream, 1,
+                    [&](const std::function<void()>& mark) {
+                      run(plan, d.call);
+                      mark();
+                    },
+                    options.timing)
+                    .front();
+  TimingOptions warm = options.timing;
+  warm.rest_seconds = 0;
+  warm.load_seconds = std::min(1.0, warm.load_seconds);
+  result.kernels = measure_kernels(plan, d, result.order, warm);
+  return result;
+}
+
+double tflops(double flops, double milliseconds) {
+  return flops / milliseconds * 1e-9;
+}
+
+std::string text_report(const Options& options, const Plan& plan, const HostTensors& tensors,
+                        const Result& r) {
+  const Lengths lengths = {tensors.batch, tensors.queries, tensors.keys, tensors.topk};
+  const double flops = call_flops(plan.problem, lengths);
+  std::string text = fmt::format(
+      "{} on {}\nB {}, S {}, S_kv {}, topk {}, {} lists; {}\nkernels from {}, {} in {:.2f} s; workspace "
+      "{:.1f} MB\n\n",
+      plan.prepared->name, plan.device.name, lengths.batch, lengths.queries, lengths.keys, lengths.topk,
+      name(options.inputs.lists), r.order.why, name(plan.prepared->source), plan.prepared->cubin.compiler,
+      plan.prepared->cubin.compile_seconds, static_cast<double>(r.workspace_bytes) * 1e-6);
+  text += fmt::format("  {:<20} {:>9} {:>9}\n", "", "cool", "steady");
+  for (const KernelTiming& k : r.kernels) {
+    text += fmt::format("  {:<20} {:>9} {:>9.3f} ms\n", name_of(k.launch.role), "", k.timing.steady);
+  }
+  text += fmt::format("  {:<20} {:>9.3f} {:>9.3f} ms\n", "the call", r.call.cool, r.call.steady);
+  text += fmt::format("  {:<20} {:>9.1f} {:>9.1f} TFLOPS\n", "", tflops(flops, r.call.cool),
+                      tflops(flops, r.call.steady));
+  if (const auto floor = floor_milliseconds(plan.problem, lengths, plan.device)) {
+    text += fmt::format("  {:<20} {:>8.0f}% {:>8.0f}% of {:.1f} TFLOPS\n", "share of the limit",
+                        100 * *floor / r.call.cool, 100 * *floor / r.call.steady, tflops(flops, *floor));
+  }
+  if (!r.checked.empty()) text += "\n";
+  for (const CheckedTensor& c : r.checked) {
+    text += fmt::format("  {:<7} {} (bound {:.0e}, {} rows): {}\n", c.name, c.passed() ? "ok" : "FAILED",
+                        c.bound, c.rows, describe(c.difference));
+  }
+  return text;
+}
+
+Json timing_json(const Timing& t) {
+  return {{"cool_ms", t.cool}, {"steady_ms", t.steady}, {"slowest_ms", t.slowest}};
+}
+
+Json json_result(const Options& options, const Plan& plan, const HostTensors& tensors, const Result& r) {
+  const Lengths n = {tensors.batch, tensors.queries, tensors.keys, tensors.topk};
+  const double flops = call_flops(plan.problem, n);
+  Json call = timing_json(r.call);
+  call["cool_tflops"] = tflops(flops, r.call.cool);
+  call["steady_tflops"] = tflops(flops, r.call.steady);
+  const auto floor = floor_milliseconds(plan.problem, n, plan.device);
+  call["limit_tflops"] = floor ? Json(tflops(flops, *floor)) : Json();
+  call["share_of_limit"] = floor ? Json(*floor / r.call.steady) : Json();
+  Json kernels = Json::array();
+  for (const KernelTiming& k : r.kernels) {
+    Json kernel = {{"role", name_of(k.launch.role)}, {"grid", k.launch.grid}, {"threads", k.launch.threads}};
+    kernel["steady_ms"] = k.timing.steady;
+    kernels.push_back(kernel);
+  }
+  Json checked = Json::array();
+  for (const CheckedTensor& c : r.checked) {
+    checked.push_back({{"tensor", c.name},
+                       {"rows", c.rows},
+                       {"finite", c.difference.finite()},
+                       {"relative_l2", c.difference.relative_l2},
+                       {"bound", c.bound},
+                       {"passed", c.passed()}});
+  }
+  return {
+      {"device", plan.device.name},
+      {"name", plan.prepared->name},
+      {"problem", plan.problem},
+      {"config", plan.choice.config},
+      {"lengths", {{"batch", n.batch}, {"queries", n.queries}, {"keys", n.keys}, {"topk", n.topk}}},
+      {"lists", name(options.inputs.lists)},
+      {"order", {{"sorted", r.order.sorted}, {"prefetch", r.order.prefetch}, {"throttle", r.order.throttle}}},
+      {"source", name(plan.prepared->source)},
+      {"compile_seconds", plan.prepared->cubin.compile_seconds},
+      {"workspace_bytes", r.workspace_bytes},
+      {"call", call},
+      {"kernels", kernels},
+      {"check", options.check ? checked : Json()}};
+}
+
+void require_lengths(const InputOptions& n) {
+  const auto positive = [](const char* flag, std::int64_t value) {
+    if (value < 1)
+      fail(Status::invalid_argument, "{} = {} must be at least 1: there would be nothing to time", flag,
+           value);
+  };
+  positive("--batch", n.batch);
+  positive("--queries", n.queries);
+  positive("--keys", n.keys);
+  positive("--topk", n.topk);
+}
+
+ExitCode bench(Options options) {
+  if (options.flags.problem.heads == 0) {
+    stop(ExitCode::usage, "--heads is missing: the number of query heads, such as --heads 64");
+  }
+  if (!options.inputs.list_file.empty()) options.inputs.lists = ListKind::file;
+  options.inputs.keys = options.keys.value_or(options.inputs.queries);
+  options.inputs.with_forward = false;
+  require_lengths(options.inputs);
+  validate(options.flags.problem);
+
+  const auto plan = create_plan(options.flags.problem, options.flags.request, options.device);
+  const CurrentDevice current(plan->device.handle);
+  HostTensors tensors = make_inputs(options.flags.problem, options.inputs, options.seed);
+  const Result result = measure_call(options, *plan, tensors);
+  print_answer(options.json ? printed(json_result(options, *plan, tensors, result))
+                            : text_report(options, *plan, tensors, result));
+  if (!result.passed())
+    stop(ExitCode::check_failed, "the result differs from the fp64 reference by more than its bound");
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs, times and checks the sparse-MLA backward on a GPU.", "smla-bench");
+  Options options;
+  options.inputs.queries = 4096;
+  options.inputs.topk = 2048;
+  add_problem_flags(app, options.flags);
+  const std::string lengths = "Lengths and lists";
+  app.add_option("--batch", options.inputs.batch, "Batch entries")->capture_default_str()->group(lengths);
+  app.add_option("--queries", options.inputs.queries, "Query tokens a batch entry")
+      ->capture_default_str()
+      ->group(lengths);
+  app.add_option("--keys", options.keys, "kv rows a batch entry (default: as --queries)")->group(lengths);
+  app.add_option("--topk", options.inputs.topk, "Entries of a list")->capture_default_str()->group(lengths);
+  app.add_option("--scale", options.inputs.scale, "Softmax scale (default: (d_v + d_tail)^-1/2)")
+      ->group(lengths);
+  app.add_option("--query-offset", options.inputs.query_offset, "Position of query 0, for --causal")
+      ->group(lengths);
+  app.add_option_function<std::string>(
+         "--lists", [&](const std::string& text) { options.inputs.lists = parse_list_kind(text); },
+         "How index lists are drawn")
+      ->type_name("random|causal|neighbours")
+      ->default_str("random")
+      ->group(lengths);
+  app.add_option("--list-file", options.inputs.list_file,
+                 "Index lists from a file: B S G topk little-endian int32")
+      ->type_name("FILE")
+      ->group(lengths);
+  app.add_option_function<std::string>(
+         "--order", [&](const std::string& text) { options.order = parse_order(text); },
+         "Order in which lists are walked")
+      ->type_name("auto|caller|sorted|throttled")
+      ->default_str("auto")
+      ->group(lengths);
+  app.add_option("--seed", options.seed, "Of the synthetic inputs")->capture_default_str();
+  app.add_option("--device", options.device, "GPU, as CUDA_VISIBLE_DEVICES numbers them")
+      ->capture_default_str();
+  app.add_option("--seconds", options.timing.load_seconds, "Time under load before the steady figure")
+      ->capture_default_str();
+  app.add_flag("--check", options.check, "Compare sampled rows with the fp64 reference");
+  app.add_option("--samples", options.samples, "Rows to compare")->capture_default_str();
+  app.add_flag("--json", options.json, "Print one JSON object");
+  describe_tool(app, kExamples,
+                {ExitCode::internal, ExitCode::usage, ExitCode::not_supported, ExitCode::no_compiler,
+                 ExitCode::compile_failed, ExitCode::cache, ExitCode::no_gpu, ExitCode::cuda_error,
+                 ExitCode::check_failed, ExitCode::output});
+  return run_tool(app, argc, argv, [&] { return bench(options); });
+}
