@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "generator/generator.h"
 
 namespace smla::core {
 namespace {
@@ -64,7 +65,7 @@ Launches choose_launches(const Problem& problem, const Config& config,
       case KernelRole::sort_lists:
         if (!tokens || !order.sorted) continue;
         grid = lengths.batch * lengths.queries * problem.kv_groups;
-        launch.shared_bytes = static_cast<std::uint32_t>(sort_bytes(lengths));
+        launch.shared_bytes = static_cast<std::uint32_t>(sort_shared_bytes(lengths.keys, lengths.topk));
         break;
       case KernelRole::backward:
         if (!tokens) continue;

@@ -1,6 +1,7 @@
 #include "plan/order.h"
 
 #include "base/error.h"
+#include "generator/generator.h"
 
 namespace smla::core {
 namespace {
@@ -14,10 +15,6 @@ Order sorted_order(const DeviceFacts& device, bool throttled, std::string_view w
 }
 
 }  // namespace
-
-std::int64_t sort_bytes(const Lengths& lengths) {
-  return 4 * ((lengths.keys + 31) / 32) + 4 * lengths.topk + 64;
-}
 
 Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, OrderRequest request) {
@@ -40,14 +37,15 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
     return {false, false, 0, "this schedule walks lists in the caller's order"};
   }
 
-  const bool sortable = lengths.topk <= kSortTopk && sort_bytes(lengths) <= device.sort_shared_limit;
+  const bool sortable =
+      lengths.topk <= kSortTopk && sort_shared_bytes(lengths.keys, lengths.topk) <= device.sort_shared_limit;
   if (forced && !sortable) {
     fail(Status::not_supported,
          "order = {}: lists of topk = {} over keys = {} rows cannot be sorted (topk up to {}, "
          "and {} of {} bytes of shared memory) (lengths.order); the nearest that works is 1, the caller's "
          "order",
-         static_cast<int>(request), lengths.topk, lengths.keys, kSortTopk, sort_bytes(lengths),
-         device.sort_shared_limit);
+         static_cast<int>(request), lengths.topk, lengths.keys, kSortTopk,
+         sort_shared_bytes(lengths.keys, lengths.topk), device.sort_shared_limit);
   }
   if (forced) {
     return sorted_order(device, request == OrderRequest::sorted_throttled, "this order was asked for");

@@ -41,7 +41,4 @@ struct Order {
 Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, OrderRequest request = OrderRequest::automatic);
 
-// Bytes of dynamic shared memory for sorting one list: a bit a kv row, and the list.
-std::int64_t sort_bytes(const Lengths& lengths);
-
 }  // namespace smla::core
