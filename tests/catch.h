@@ -23,7 +23,11 @@
 
 namespace smla_test {
 
+#if SMLA_TEST_CATCH == 3
 using Catch::Approx;
+#else
+using Catch::Detail::Approx;  // Catch::Approx is a matcher of vectors there
+#endif
 
 // Counts one skipped test; defined in tests/main.cpp.
 void record_skip(const std::string& reason);
