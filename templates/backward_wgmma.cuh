@@ -29,13 +29,6 @@
 // 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048: 5.42 ms = 545 TFLOPS.
 #pragma once
 
-// What all roles know of their work.
-struct Work {
-  Place place;
-  int length;  // entries of the list
-  int tiles;
-};
-
 // ---- the sweep: all CTAs read the kv rows in the same order at the same time ----
 //
 // With sorted lists and more d_kv_sum than L2 holds, each row should be fetched and written back once while the whole
@@ -44,13 +37,14 @@ struct Work {
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
 
-PTX_FN u32 sweep_start(const Arguments& args, u32 counter, int tiles) {
+PTX_FN u32 sweep_tile(const Arguments& args, u32 counter, int tiles) {
   return ((counter / (u32)args.ctas_in_flight) & (kSweep - 1)) * (u32)tiles / kSweep;
 }
 
 // Waits, a bounded number of polls, while this CTA is ahead of the grid's mean by more than args.throttle CTA-tiles.
-PTX_FN void throttle(const Arguments& args, u32 counter_at_start, int done, u32 step) {
-  if (blockIdx.x + 2 * (u32)args.ctas_in_flight >= gridDim.x) return;  // the last waves have nobody to wait for
+PTX_FN void throttle(const Arguments& args, int done) {
+  if (ctaid_x() + 2 * (u32)args.ctas_in_flight >= gridDim.x) return;  // the last waves have nobody to wait for
+  const u32 counter_at_start = ld_shared_u32(Shared::sweep_counter), step = ld_shared_u32(Shared::sweep_step);
   const u32 own = counter_at_start + (u32)done * step * (u32)args.ctas_in_flight;
   for (int polls = 0; polls < 64; ++polls) {
     if ((int)(own - ld_relaxed_gpu_u32(args.counters)) <= args.throttle * (int)step) return;
@@ -75,28 +69,27 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-PTX_FN void gather_role(const Arguments& args, const Work& work, int thread) {
+PTX_FN void gather_role(const Arguments& args, int length, int tiles, int thread) {
   const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
-  load_heads(args, work.place, row0, lane8);
+  const Place place = place_of(args, ctaid_x());
+  load_heads(args, place, row0, lane8);
 
   const char* kv =
-      (const char*)((const u16*)args.kv + offset_of(args.kv_strides, work.place.b, 0, work.place.group)) + lane8 * 16;
-  const int* list = list_of(args, work.place);
-  const u32 limit = key_limit(args, work.place.s);
+      (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
+  const int* list = list_of(args, place);
+  const u32 limit = key_limit(args, place.s);
   const u32 target = Shared::kv + panel_offset<64>(row0, lane8);  // row0 + 16 i has the same swizzle
-  const u32 counter_at_start = ld_shared_u32(Shared::sweep_start + 4);
-  const u32 step = kSweep / (u32)work.tiles;
-  int tile = (int)ld_shared_u32(Shared::sweep_start);
+  int tile = (int)ld_shared_u32(Shared::sweep_tile);
 
   int row[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, work.length, limit);
+  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, length, limit);
 
 #pragma unroll 1
-  for (int done = 0; done < work.tiles; ++done) {
-    if (args.throttle > 0) throttle(args, counter_at_start, done, step);
+  for (int done = 0; done < tiles; ++done) {
+    if (args.throttle > 0) throttle(args, done);
     if (args.prefetch && lane8 == 0) {
-      const float* sums = args.d_kv_sum + (work.place.b * Spec::kv_groups + work.place.group) * (long long)args.keys * Spec::d_qk;
+      const float* sums = args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (row[i] >= 0) cp_async_bulk_prefetch_L2(sums + (long long)row[i] * Spec::d_qk, Spec::d_qk * 4);
@@ -114,7 +107,7 @@ PTX_FN void gather_role(const Arguments& args, const Work& work, int thread) {
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const char* source = kv + (row[i] < 0 ? 0 : row[i]) * (args.kv_strides.token * 2);
+        const char* source = kv + (long long)max(row[i], 0) * (int)(args.kv_strides.token * 2);  // one 32 x 32 bit product
 #pragma unroll
         for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
           cp_async_16_zfill(target + i * (16 * 128) + panel * kPanel, source + panel * 128, row[i] < 0 ? 0 : 16);
@@ -122,12 +115,12 @@ PTX_FN void gather_role(const Arguments& args, const Work& work, int thread) {
       }
       cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
     }
-    if (done + 1 < work.tiles) {
-      if (++tile == work.tiles) tile = 0;
+    if (done + 1 < tiles) {
+      if (++tile == tiles) tile = 0;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, work.length, limit);
+      for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, length, limit);
     }
-    if (args.sorted && thread == 0) red_add_u32(args.counters, step);
+    if (args.sorted && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
   }
 }
 
@@ -164,18 +157,28 @@ PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRo
   reduce_panel(s, rows, (kTop - 2) * 256);
 }
 
-PTX_FN void score_role(const Arguments& args, const Work& work, const char* sums, int thread) {
+// log2 denominator and delta of a thread's two heads of the block.
+struct HeadValues {
+  float lse[2];
+  float delta[2];
+};
+
+PTX_FN HeadValues load_head_values(const Arguments& args, int head_in_block) {
+  const Place place = place_of(args, ctaid_x());
+  const long long row = (place.b * args.queries + place.s) * Spec::heads + place.first_head + head_in_block;
+  return {{ld_global_nc_f32(args.row_lse + row), ld_global_nc_f32(args.row_lse + row + 8)},
+          {ld_global_nc_f32(args.row_delta + row), ld_global_nc_f32(args.row_delta + row + 8)}};
+}
+
+PTX_FN void score_role(const Arguments& args, int tiles, const char* sums, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_tail[16] = {};
-  const int head0 = warp * 16 + (lane >> 2);
-  const long long row = (work.place.b * args.queries + work.place.s) * Spec::heads + work.place.first_head + head0;
-  const float lse[2] = {ld_global_nc_f32(args.row_lse + row), ld_global_nc_f32(args.row_lse + row + 8)};
-  const float delta[2] = {ld_global_nc_f32(args.row_delta + row), ld_global_nc_f32(args.row_delta + row + 8)};
+  const HeadValues head = load_head_values(args, warp * 16 + (lane >> 2));
   const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
   mbarrier_wait_parity(Shared::q_ready, 0);
 
 #pragma unroll 1
-  for (int tile = 0; tile < work.tiles; ++tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     float s[32], dp[32];
 #pragma unroll
     for (int group = 0; group < 3; ++group) {
@@ -212,7 +215,7 @@ PTX_FN void score_role(const Arguments& args, const Work& work, const char* sums
     const u32 counts_high = __ballot_sync(0xffffffffu, offset_high < kNoRow) >> ((lane & 3) * 2);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - lse[(i >> 1) & 1]);
+      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - head.lse[(i >> 1) & 1]);
       const int bit = ((i >> 2) & 3) * 8 + (i & 1);
       s[i] = ((i < 16 ? counts_low : counts_high) >> bit) & 1 ? e : 0.0f;
     }
@@ -225,7 +228,7 @@ PTX_FN void score_role(const Arguments& args, const Work& work, const char* sums
       for (int i = 0; i < 4; ++i) {
         const int e = k * 8 + i * 2;
         p[k][i] = pack(s[e], s[e + 1]);
-        ds[k][i] = pack(s[e] * (dp[e] - delta[i & 1]) * args.scale, s[e + 1] * (dp[e + 1] - delta[i & 1]) * args.scale);
+        ds[k][i] = pack(s[e] * (dp[e] - head.delta[i & 1]) * args.scale, s[e + 1] * (dp[e + 1] - head.delta[i & 1]) * args.scale);
       }
     }
     bar_sync(P_FREE, 256);
@@ -253,13 +256,14 @@ PTX_FN void score_role(const Arguments& args, const Work& work, const char* sums
     bar_sync(SCORE_ONLY, 128);
     reduce_top_panels(s, dp, reduction_rows(sums, tile, warp, lane));
   }
-  store_d_q<256>(args, work.place, warp, lane, 0, d_q);
-  if (kHasTail) store_d_q<32>(args, work.place, warp, lane, 256, d_q_tail);
+  const Place place = place_of(args, ctaid_x());
+  store_d_q<256>(args, place, warp, lane, 0, d_q);
+  if (kHasTail) store_d_q<32>(args, place, warp, lane, 256, d_q_tail);
 }
 
 // ---- gradient ----
 
-PTX_FN void gradient_role(const Arguments& args, const Work& work, const char* sums, int thread) {
+PTX_FN void gradient_role(const Arguments& args, int tiles, const char* sums, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_first[16] = {};
   mbarrier_wait_parity(Shared::q_ready, 0);
@@ -269,7 +273,7 @@ PTX_FN void gradient_role(const Arguments& args, const Work& work, const char* s
   const u32 p_source = Shared::p + panel_offset<64>((lane & 7) + ((lane >> 4) << 3), warp * 2 + ((lane >> 3) & 1));
 
 #pragma unroll 1
-  for (int tile = 0; tile < work.tiles; ++tile) {
+  for (int tile = 0; tile < tiles; ++tile) {
     bar_sync(P_READY, 256);
     u32 p[4][4], ds[4][4];
 #pragma unroll
@@ -278,21 +282,21 @@ PTX_FN void gradient_role(const Arguments& args, const Work& work, const char* s
       ldmatrix_x4_trans(p[k], p_source + k * 2048);
     }
     const ReductionRows rows = reduction_rows(sums, tile, warp, lane);
-    gradient_tile(d_q, d_q_first, p, ds, rows, lane == 0, tile + 1 < work.tiles);
+    gradient_tile(d_q, d_q_first, p, ds, rows, lane == 0, tile + 1 < tiles);
   }
-  store_d_q<256>(args, work.place, warp, lane, kHasTail ? 320 : 256, d_q);
-  if (kHasTail) store_d_q<32>(args, work.place, warp, lane, 288, d_q_first);
+  const Place place = place_of(args, ctaid_x());
+  store_d_q<256>(args, place, warp, lane, kHasTail ? 320 : 256, d_q);
+  if (kHasTail) store_d_q<32>(args, place, warp, lane, 288, d_q_first);
 }
 
 PTX_FN void backward(const Arguments& args) {
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
-  Work work;
-  work.place = place_of(args, blockIdx.x);
-  work.length = (int)ld_global_nc_u32(args.list_length + work.place.list);
-  work.tiles = (work.length + 63) / 64;
-  if (work.tiles == 0) {
-    store_zero_d_q(args, work.place);
+  const Place place = place_of(args, ctaid_x());
+  const int length = (int)ld_global_nc_u32(args.list_length + place.list);
+  const int tiles = (length + 63) / 64;
+  if (tiles == 0) {
+    store_zero_d_q(args, place);
     return;
   }
   if (threadIdx.x == 0) {
@@ -303,22 +307,22 @@ PTX_FN void backward(const Arguments& args) {
     mbarrier_init(Shared::q_ready, 128);
     mbarrier_init(Shared::offsets_ready, 16);
     const u32 counter = args.sorted ? ld_relaxed_gpu_u32(args.counters) : 0;
-    st_shared_u32(Shared::sweep_start, args.sorted ? sweep_start(args, counter, work.tiles) : 0);
-    st_shared_u32(Shared::sweep_start + 4, counter);
+    st_shared_u32(Shared::sweep_tile, args.sorted ? sweep_tile(args, counter, tiles) : 0);
+    st_shared_u32(Shared::sweep_counter, counter);
+    st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
   __syncthreads();
 
   const int warpgroup = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128;
-  const char* sums = (const char*)(args.d_kv_sum + (work.place.b * Spec::kv_groups + work.place.group) *
-                                                       (long long)args.keys * Spec::d_qk);
+  const char* sums = (const char*)(args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk);
   if (warpgroup == 2) {
     setmaxnreg_dec<24>();
-    gather_role(args, work, thread);
+    gather_role(args, length, tiles, thread);
   } else if (warpgroup == 0) {
     setmaxnreg_inc<240>();
-    score_role(args, work, sums, thread);
+    score_role(args, tiles, sums, thread);
   } else {
     setmaxnreg_inc<240>();
-    gradient_role(args, work, sums, thread);
+    gradient_role(args, tiles, sums, thread);
   }
 }

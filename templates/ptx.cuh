@@ -434,6 +434,15 @@ PTX_FN void red_add_v4_f32_below(u32 key, const void* pointer, float x, float y,
       : "memory");
 }
 
+// ---- special registers ----
+
+// blockIdx.x, read anew at each call: what is computed from it lives no longer than its use.
+PTX_FN u32 ctaid_x() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(value));
+  return value;
+}
+
 // ---- arithmetic ----
 
 // Two floats rounded to nearest even and packed, `low` in the lower half.

@@ -20,8 +20,10 @@ struct Shared {
   static constexpr u32 empty = full + 3 * 8;               // 3 barriers
   static constexpr u32 q_ready = empty + 3 * 8;
   static constexpr u32 offsets_ready = q_ready + 8;
-  static constexpr u32 sweep_start = offsets_ready + 8;    // first tile, and the sweep's counter then
-  static constexpr u32 end = sweep_start + 8;
+  static constexpr u32 sweep_tile = offsets_ready + 8;     // where this CTA starts its list,
+  static constexpr u32 sweep_counter = sweep_tile + 4;     // the sweep's counter then,
+  static constexpr u32 sweep_step = sweep_counter + 4;     // and what each tile adds to it
+  static constexpr u32 end = sweep_step + 4;
 };
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
 
