@@ -13,7 +13,7 @@ struct CacheDirectories {
   std::optional<std::filesystem::path> system;  // read only, looked up first
   std::optional<std::filesystem::path> user;    // empty: memory only, and `user_reason` says why
   std::string user_reason;
-  std::uint64_t max_bytes = std::uint64_t{1} << 30;  // of the user tier; the least recently used entries go
+  std::uint64_t max_bytes = std::uint64_t{1} << 30;  // of the user tier: the least recently used go
   std::chrono::milliseconds lock_wait =
       std::chrono::seconds(30);  // for another process that builds the same key
 };

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cache/cache.h"
+#include "cache/store.h"
 
 namespace smla::core {
 
@@ -30,11 +31,6 @@ struct CacheVerdict {
 
 // Reads every entry to its last byte.
 std::vector<CacheVerdict> verify_entries(const std::filesystem::path& directory);
-
-struct CacheRemoval {
-  int files = 0;
-  std::uint64_t bytes = 0;
-};
 
 // Removes the least recently used entries until the rest has at most `max_bytes`, and what dead processes
 // left behind. `keep` is a file name that stays.
