@@ -13,6 +13,7 @@
 #include "reference/random.h"
 
 using namespace smla::core;
+using smla_test::Approx;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "reference/inputs.h"
 
 using namespace smla::core;
+using smla_test::Approx;
 
 namespace {
 
