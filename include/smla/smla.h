@@ -170,7 +170,7 @@ typedef struct smla_plan smla_plan; /* a problem made ready on one device; immut
 SMLA_API const char* smla_version(void);
 
 /* "not supported"; "unknown status" for anything else. */
-SMLA_API const char* smla_status_name(smla_status status);
+SMLA_API const char* smla_status_name(int status);
 
 /* The sentence of this thread's last failed call; empty when its last call succeeded or there was none. Valid
  * until this thread's next call. */

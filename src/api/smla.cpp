@@ -58,7 +58,7 @@ const char* smla_version(void) {
   return SMLA_TEXT(SMLA_VERSION_MAJOR) "." SMLA_TEXT(SMLA_VERSION_MINOR) "." SMLA_TEXT(SMLA_VERSION_PATCH);
 }
 
-const char* smla_status_name(smla_status status) {
+const char* smla_status_name(int status) {
   return core::status_name(static_cast<core::Status>(status)).data();  // of literals
 }
 
