@@ -22,8 +22,8 @@ enum class OrderRequest {
 struct Order {
   bool sorted = false;
   bool prefetch = false;
-  int throttle = 0;      // CTA-tiles that a CTA may be ahead of the grid's mean; 0: no throttle
-  std::string_view why;  // one sentence
+  int throttle = 0;           // CTA-tiles that a CTA may be ahead of the grid's mean; 0: no throttle
+  std::string_view why = {};  // one sentence
 
   bool operator==(const Order&) const = default;
 };

@@ -1,0 +1,225 @@
+// What lengths of a call are refused, and how they become an order, a workspace and launches.
+#include "plan/lengths.h"
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "catch.h"
+#include "generator/generator.h"
+#include "plan/launches.h"
+#include "plan/order.h"
+#include "plan/workspace.h"
+
+using namespace smla::core;
+using smla_test::contains;
+
+namespace {
+
+const Problem kProblem = {.heads = 64};
+const Config kWgmma = {
+    .schedule = Schedule::wgmma, .block_h = 64, .block_size = 64, .stages = 1, .threads = 384};
+const Config kCpAsync = {
+    .schedule = Schedule::cp_async, .block_h = 64, .block_size = 32, .stages = 2, .threads = 256};
+const DeviceFacts kH200 = {.multiprocessors = 132, .ctas_in_flight = 132, .sort_shared_limit = 232448};
+const std::vector<KernelFacts> kKernels = {{KernelRole::preprocess, "pre", "", 256, 0},
+                                           {KernelRole::sort_lists, "sort", "", 256, 0},
+                                           {KernelRole::backward, "bwd", "", 384, 231424},
+                                           {KernelRole::postprocess, "post", "", 256, 0}};
+
+template <class Body>
+std::string refusal(Body&& body, Status status) {
+  try {
+    body();
+  } catch (const Error& error) {
+    CHECK(error.status() == status);
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+Launches launches_of(const Problem& problem, const Config& config, const Lengths& n) {
+  const Order order = choose_order(problem, config, n, kH200);
+  return choose_launches(problem, config, kKernels, n, order, workspace_layout(problem, n, order));
+}
+
+std::vector<KernelRole> roles(const Launches& launches) {
+  std::vector<KernelRole> all;
+  for (const Launch& l : launches) all.push_back(l.role);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a negative length and one above 2^31 - 1 are refused by name and value") {
+  const auto check = [](const Lengths& n) {
+    return refusal([&] { validate(n, kProblem, kWgmma); }, Status::invalid_argument);
+  };
+  CHECK_THAT(check({-1, 1, 1, 1}), contains("batch = -1 is negative (lengths.batch)"));
+  CHECK_THAT(check({1, -7, 1, 1}), contains("queries = -7 is negative (lengths.queries)"));
+  CHECK_THAT(check({1, 1, -8, 1}), contains("keys = -8 is negative (lengths.keys)"));
+  CHECK_THAT(check({1, 1, 1, 2147483648}), contains("topk = 2147483648 is above 2147483647 (lengths.topk)"));
+  CHECK_NOTHROW(validate({0, 0, 0, 0}, kProblem, kWgmma));
+  CHECK_NOTHROW(validate({1, 2147483647, 1, 2147483647}, kProblem, kWgmma));
+}
+
+TEST_CASE("more CTAs than a grid has are refused with the most tokens that work") {
+  const Problem two_blocks = {.heads = 128};
+  CHECK_NOTHROW(validate({1, 1073741823, 1, 1}, two_blocks, kWgmma));
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({1, 1073741824, 1, 1}, two_blocks, kWgmma);
+                 },
+                 Status::not_supported),
+             contains("the most tokens that work are 1073741823"));
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({65536, 65536, 1, 1}, kProblem, kWgmma);
+                 },
+                 Status::not_supported),
+             contains("batch * queries = 65536 * 65536"));
+}
+
+TEST_CASE("wgmma refuses kv rows that its 32-bit offsets cannot reach and names cp_async") {
+  // 0xf0000000 / (576 * 4) = 1747626.67: that many rows of 2304 bytes lie below the sentinel
+  CHECK_NOTHROW(validate({1, 1, 1747626, 1}, kProblem, kWgmma));
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({1, 1, 1747627, 1}, kProblem, kWgmma);
+                 },
+                 Status::not_supported),
+             contains("reaches 1747626 kv rows of 576 columns at most; the schedule cp_async takes more"));
+  CHECK_NOTHROW(validate({1, 1, 1747627, 1}, kProblem, kCpAsync));
+}
+
+TEST_CASE("lengths whose sums overflow 64-bit sizes are refused") {
+  const Problem many_groups = {.heads = 65536, .kv_groups = 65536};
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({2147483647, 0, 2147483647, 1}, many_groups, kCpAsync);
+                 },
+                 Status::not_supported),
+             contains("overflow 64-bit sizes"));
+}
+
+TEST_CASE("the order follows the rows of d_kv sums: the caller's, sorted, sorted and throttled") {
+  const auto order = [](std::int64_t keys, int groups = 1) {
+    return choose_order({.heads = 64 * groups, .kv_groups = groups}, kWgmma, {1, 64, keys, 2048}, kH200);
+  };
+  CHECK_FALSE(order(12288).sorted);
+  CHECK(order(12289).sorted);
+  CHECK(order(12289).throttle == 0);
+  CHECK_FALSE(order(65535).prefetch);
+  CHECK(order(65536).sorted);
+  CHECK(order(65536).prefetch);
+  CHECK(order(65536).throttle == 132);
+  CHECK_FALSE(order(4096, 3).sorted);
+  CHECK(order(4097, 3).sorted);
+}
+
+TEST_CASE("an order can be forced, and one that cannot be had is refused with what works") {
+  const auto forced = [](OrderRequest request, const Config& config, const Lengths& n) {
+    return choose_order(kProblem, config, n, kH200, request);
+  };
+  const Lengths small = {1, 64, 1024, 64};
+  CHECK(forced(OrderRequest::sorted, kWgmma, small).sorted);
+  CHECK(forced(OrderRequest::sorted, kWgmma, small).throttle == 0);
+  CHECK(forced(OrderRequest::sorted_throttled, kWgmma, small).throttle == 132);
+  CHECK_FALSE(forced(OrderRequest::callers, kWgmma, {1, 64, 131072, 64}).sorted);
+  CHECK_THAT(refusal([&] { forced(OrderRequest::sorted, kCpAsync, small); }, Status::not_supported),
+             contains("order = 2 needs the schedule wgmma, and this plan runs cp_async"));
+  CHECK_THAT(refusal(
+                 [&] {
+                   forced(OrderRequest::sorted, kWgmma, {1, 64, 1024, 16385});
+                 },
+                 Status::not_supported),
+             contains("topk = 16385"));
+  CHECK_THAT(refusal([&] { forced(static_cast<OrderRequest>(7), kWgmma, small); }, Status::invalid_argument),
+             contains("order = 7 is none of"));
+}
+
+TEST_CASE("lists that cannot be sorted keep the caller's order") {
+  CHECK_FALSE(choose_order(kProblem, kCpAsync, {1, 64, 131072, 2048}, kH200).sorted);
+  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 131072, 16385}, kH200).sorted);
+  // A bit a row: 232448 bytes hold 1.7 M rows less the list
+  CHECK(choose_order(kProblem, kWgmma, {1, 64, 1600000, 2048}, kH200).sorted);
+  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 1740000, 16384}, kH200).sorted);
+}
+
+TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end the zeroed range") {
+  const Lengths n = {2, 33, 20000, 101};
+  const Problem problem = {.heads = 40, .kv_groups = 5};
+  const WorkspaceLayout w = workspace_layout(problem, n, {.sorted = true});
+  CHECK(w.row_lse.bytes == 2 * 33 * 40 * 4);
+  CHECK(w.row_delta.bytes == 2 * 33 * 40 * 4);
+  CHECK(w.list_length.bytes == 2 * 33 * 5 * 4);
+  CHECK(w.sorted_pitch == 104);
+  CHECK(w.sorted_lists.bytes == std::int64_t{2} * 33 * 5 * 104 * 4);
+  CHECK(w.d_kv_sum.bytes == std::int64_t{2} * 5 * 20000 * 576 * 4);
+  CHECK(w.counters.bytes == 64);
+  CHECK(w.counters.offset == w.d_kv_sum.offset + w.d_kv_sum.bytes);
+  CHECK((w.d_kv_sum.bytes + w.counters.bytes) % 16 == 0);
+  CHECK(w.bytes == w.counters.offset + w.counters.bytes);
+  std::int64_t end = 0;
+  for (const auto& piece : {w.row_lse, w.row_delta, w.list_length, w.sorted_lists, w.d_kv_sum}) {
+    CHECK(piece.offset % 256 == 0);
+    CHECK(piece.offset >= end);
+    CHECK(piece.offset < end + 256);
+    end = piece.offset + piece.bytes;
+  }
+}
+
+TEST_CASE("sorted lists take workspace only in sorted order") {
+  const Lengths n = {1, 4096, 4096, 2048};
+  const std::int64_t callers = workspace_layout(kProblem, n, {}).bytes;
+  CHECK(workspace_layout(kProblem, n, {.sorted = true}).bytes == callers + std::int64_t{4096} * 2048 * 4);
+}
+
+TEST_CASE("a workspace beyond 64 bits is refused") {
+  const Lengths n = {2147483647, 2147483647, 2147483647, 1};
+  CHECK_THAT(refusal([&] { workspace_layout(kProblem, n, {}); }, Status::not_supported),
+             contains("workspace"));
+}
+
+TEST_CASE("a call launches preprocess, backward and postprocess with their grids") {
+  const Launches l = launches_of({.heads = 128}, kWgmma, {2, 1000, 4096, 2048});
+  REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::backward, KernelRole::postprocess});
+  CHECK(l.launch[0] == Launch{KernelRole::preprocess, 2000, 256, 0});
+  CHECK(l.launch[1] == Launch{KernelRole::backward, 4000, 384, 231424});
+  CHECK(l.launch[2] == Launch{KernelRole::postprocess, 1024, 256, 0});  // 8192 rows, 8 a CTA
+}
+
+TEST_CASE("sorted lists add a pre-pass of one CTA a list") {
+  const Problem groups = {.heads = 128, .kv_groups = 2};
+  const Launches l = launches_of(groups, kWgmma, {1, 1000, 8192, 2048});
+  REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::sort_lists, KernelRole::backward,
+                                  KernelRole::postprocess});
+  CHECK(l.launch[1].grid == 2000);
+  CHECK(l.launch[1].shared_bytes == sort_shared_bytes(8192, 2048));
+}
+
+TEST_CASE("few tokens over many rows still zero with many CTAs, and many rows are strided over") {
+  const Launches l = launches_of(kProblem, kCpAsync, {1, 3, 1000000, 64});
+  CHECK(l.launch[0].grid == 1024);
+  CHECK(l.launch[2].grid == 2112);
+  const Launches one = launches_of(kProblem, kCpAsync, {1, 1, 1, 1});
+  for (const Launch& launch : one) CHECK(launch.grid == 1);
+}
+
+TEST_CASE("C18: without query tokens d_kv is zero-filled by the two small kernels") {
+  const Launches l = launches_of(kProblem, kWgmma, {1, 0, 4096, 2048});
+  CHECK(roles(l) == std::vector{KernelRole::preprocess, KernelRole::postprocess});
+  for (const Launch& launch : l) CHECK(launch.grid > 0);
+}
+
+TEST_CASE("without kv rows the backward still runs, so that d_q is zero-filled") {
+  const Launches l = launches_of(kProblem, kWgmma, {1, 70, 0, 64});
+  CHECK(roles(l) == std::vector{KernelRole::preprocess, KernelRole::backward, KernelRole::postprocess});
+  for (const Launch& launch : l) CHECK(launch.grid > 0);
+}
+
+TEST_CASE("without batch entries only a d_sink is left to write") {
+  CHECK(launches_of(kProblem, kWgmma, {0, 4096, 4096, 64}).count == 0);
+  const Launches l = launches_of({.heads = 64, .has_sink = true}, kWgmma, {0, 4096, 4096, 64});
+  CHECK(roles(l) == std::vector{KernelRole::preprocess, KernelRole::postprocess});
+}
