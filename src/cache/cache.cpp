@@ -145,9 +145,10 @@ std::optional<CacheResult> find_any(const CacheDirectories& directories, const C
     for (const auto& file : entry_files(directory)) {
       if (file.filename().string().rfind(file_name_prefix(key), 0) != 0) continue;
       try {
-        if (without_label(read_entry_header(file).key) != wanted) continue;
+        const CacheKey other = read_entry_header(file).key;
+        if (other.stem != key.stem || without_label(other) != wanted) continue;
         CacheEntry entry = read_entry(file);
-        if (!mismatch(entry, entry.key).empty() || without_label(entry.key) != wanted) continue;
+        if (!mismatch(entry, other).empty()) continue;  // it was replaced in between, or is damaged
         const auto version = key_value(entry.key, label).value_or("");
         // strverscmp counts: 12.10 is after 12.9.
         if (!best || strverscmp(version.c_str(), key_value(best->key, label).value_or("").c_str()) > 0) {
