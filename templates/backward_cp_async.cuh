@@ -32,22 +32,24 @@ constexpr int kValueChunks = Spec::d_v / 16;
 constexpr int kQkPanels = Spec::d_qk / 64;
 constexpr int kVPanels = Spec::d_v / 64;
 
-constexpr int smaller(int a, int b) { return a < b ? a : b; }
-constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+template <int A, int B>
+constexpr int kSmaller = A < B ? A : B;
+template <int A, int B>
+constexpr int kCeilDiv = (A + B - 1) / B;
 
 // Scores: a warp has 16 heads x kScoreTiles * 8 kv rows; with few rows some warps have none.
-constexpr int kScoreWarpsM = smaller(Spec::block_h / 16, kWarps);
+constexpr int kScoreWarpsM = kSmaller<Spec::block_h / 16, kWarps>;
 constexpr int kScoreWarpsN = kWarps / kScoreWarpsM;
-constexpr int kScoreTiles = ceil_div(Spec::block_size / 8, kScoreWarpsN);
+constexpr int kScoreTiles = kCeilDiv<Spec::block_size / 8, kScoreWarpsN>;
 
 // d_q: warps split the heads first, then the columns.
-constexpr int kDqWarpsM = smaller(Spec::block_h / 16, kWarps / 4);
+constexpr int kDqWarpsM = kSmaller<Spec::block_h / 16, kWarps / 4>;
 constexpr int kDqWarpsN = kWarps / kDqWarpsM;
 constexpr int kDqTilesM = Spec::block_h / 16 / kDqWarpsM;
-constexpr int kDqChunks = ceil_div(kChunks, kDqWarpsN);
+constexpr int kDqChunks = kCeilDiv<kChunks, kDqWarpsN>;
 
 // d_kv: warps split the kv rows first, then the columns.
-constexpr int kDkvWarpsM = smaller(Spec::block_size / 16, kWarps / 4);
+constexpr int kDkvWarpsM = kSmaller<Spec::block_size / 16, kWarps / 4>;
 constexpr int kDkvWarpsN = kWarps / kDkvWarpsM;
 constexpr int kDkvTilesM = Spec::block_size / 16 / kDkvWarpsM;
 
@@ -83,7 +85,9 @@ struct Source {
   const u16* kv;
   long long row_stride;  // elements
 
-  PTX_FN int row(int position) const { return row_at(list, position, length, limit); }
+  PTX_FN int row(int position) const {
+    return row_at(list, position, length, limit);
+  }
 };
 
 // Starts the copies of tile `tile`. Eight threads take a row, 16 bytes of a panel each.
