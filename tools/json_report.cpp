@@ -53,11 +53,11 @@ Json kernels_json(const KernelSource& source, const Cubin& cubin) {
 }
 
 std::string kernels_text(const KernelSource& source, const Cubin& cubin) {
-  std::string text = fmt::format("  {:<24} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", "kernel", "threads",
+  std::string text = fmt::format("  {:<12} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", "kernel", "threads",
                                  "registers", "spill bytes", "shared bytes", "code bytes", "grid");
   for (const KernelFacts& facts : source.kernels) {
     const KernelResources& r = resources(cubin, facts.name);
-    text += fmt::format("  {:<24} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", facts.name, facts.threads,
+    text += fmt::format("  {:<12} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", facts.name, facts.threads,
                         r.registers, r.spill_store_bytes + r.spill_load_bytes,
                         facts.shared_bytes + r.shared_bytes, r.code_bytes, facts.grid);
   }

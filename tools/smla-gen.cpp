@@ -121,7 +121,7 @@ ExitCode generate_and_emit(const Options& options) {
   std::optional<Cubin> cubin;
   std::optional<CacheKey> key;
   if (options.json || (options.emit != Emit::source && options.emit != Emit::ptx)) {
-    cubin = compile(source, arch);
+    cubin = compile(source, arch, failure_directory(cache_directories()));
     key = cache_key(source, arch, cubin->compiler);
     fmt::print(stderr, "smla-gen: compiled {} for {} in {:.2f} s by {}\n", source.name, cubin->arch,
                cubin->compile_seconds, cubin->compiler);
@@ -132,7 +132,7 @@ ExitCode generate_and_emit(const Options& options) {
       text = source.text();
       break;
     case Emit::ptx:
-      text = compile_to_ptx(source, arch);
+      text = compile_to_ptx(source, arch, failure_directory(cache_directories()));
       break;
     case Emit::cubin:
       text.assign(cubin->image.begin(), cubin->image.end());

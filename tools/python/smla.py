@@ -41,8 +41,8 @@ class Config(ctypes.Structure):
 
 
 class Lengths(ctypes.Structure):
-    _fields_ = [("struct_size", _SIZE), ("batch", _INT64), ("queries", _INT64), ("keys", _INT64), ("topk", _INT64),
-                ("order", _INT32), ("reserved", _INT32)]
+    _fields_ = [("batch", _INT64), ("queries", _INT64), ("keys", _INT64), ("topk", _INT64), ("order", _INT32),
+                ("reserved", _INT32 * 3)]
 
 
 class Tensor(ctypes.Structure):
@@ -92,7 +92,7 @@ def _load():
                 "smla_version": [], "smla_last_error": [],
                 "smla_problem_init_sized": [pointer(Problem), _SIZE],
                 "smla_config_init_sized": [pointer(Config), _SIZE],
-                "smla_call_init_sized": [pointer(Call), _SIZE, _SIZE, pointer(Problem)] + [_INT64] * 4,
+                "smla_call_init_sized": [pointer(Call), _SIZE, pointer(Problem)] + [_INT64] * 4,
                 "smla_plan_create": [pointer(_POINTER), pointer(Problem), pointer(Config), ctypes.c_int, _POINTER],
                 "smla_plan_describe": [_POINTER],
                 "smla_workspace_size": [_POINTER, pointer(Lengths), pointer(_SIZE)],
@@ -237,8 +237,7 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
         d_kv = torch.empty(kv.shape, dtype=d_kv_dtype or q.dtype, device=device)
         d_sink = None if attn_sink is None else torch.empty(heads, dtype=fp32, device=device)
 
-        _check(library, library.smla_call_init_sized(call, ctypes.sizeof(call), ctypes.sizeof(Lengths), problem, batch,
-                                                     queries, keys, topk))
+        _check(library, library.smla_call_init_sized(call, ctypes.sizeof(call), problem, batch, queries, keys, topk))
         call.lengths.order = _word("order", order, _ORDERS)
         call.q, call.kv, call.o, call.d_o = _view("q", q), _view("kv", kv), _view("o", o), _view("do", do)
         call.indices, call.lse = _view("indices", indices), _view("lse", lse, columns=False)
