@@ -93,7 +93,7 @@ TEST_CASE("a found directory that others can write is refused, one named on purp
   const TemporaryDirectory xdg;
   const fs::path directory = xdg.path() / "smla";
   fs::create_directory(directory);
-  for (const mode_t mode : {0777, 0775, 01777}) {
+  for (const mode_t mode : {mode_t{0777}, mode_t{0775}, mode_t{01777}}) {
     CAPTURE(mode);
     set_mode(directory, mode);
     const auto refused = chosen({{"XDG_CACHE_HOME", xdg.path()}});

@@ -36,7 +36,8 @@ CacheKey make_key(std::string stem, const std::vector<KeyLine>& lines) {
   }
   CacheKey key{std::move(stem), ""};
   for (auto line = lines.begin(); line != lines.end(); ++line) {
-    const auto& [label, value] = *line;
+    const std::string& label = line->first;
+    const std::string& value = line->second;
     const bool repeated =
         std::any_of(lines.begin(), line, [&](const auto& other) { return other.first == label; });
     if (label.empty() || repeated || label.find_first_of(":\n") != std::string::npos ||
