@@ -1,6 +1,5 @@
 // What a call promises beside its numbers: 64-bit offsets, repeatability, no allocation, streams, graphs, one
 // kernel for all lengths, no cost of padding.
-#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -9,18 +8,21 @@
 #include "gpu_call.h"
 
 namespace {
-std::atomic<long> host_allocations{0};
+thread_local long host_allocations = 0;  // of this thread
 }
 
-void* operator new(std::size_t bytes) {
+// Not inlined: gcc would take free() for the wrong partner of the new that it can no longer see.
+#define SMLA_OUTSIDE __attribute__((noinline))
+
+SMLA_OUTSIDE void* operator new(std::size_t bytes) {
   ++host_allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+SMLA_OUTSIDE void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+SMLA_OUTSIDE void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 

@@ -49,7 +49,8 @@ TEST_CASE("C35: what a kernel cannot address is refused by the tensor's name, an
       message = error.what();
     }
     synchronize(g.call.stream);
-    for (const std::uint16_t bits : download(g).d_q) REQUIRE(bits == 0xffff);
+    const std::vector<std::uint16_t> d_q = download(g).d_q;
+    REQUIRE(std::all_of(d_q.begin(), d_q.end(), [](std::uint16_t bits) { return bits == 0xffff; }));
     return message;
   };
   REQUIRE_THAT(refusal(&Layout::q, {.before = 1}), contains("q"));
