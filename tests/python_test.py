@@ -128,6 +128,15 @@ class AbiOfStructs(unittest.TestCase):
         self.assertEqual([int(number) for number in printed.split()], expected)
 
 
+class Readme(unittest.TestCase):
+    def test_the_example_of_the_c_api_compiles(self):
+        with open(os.path.join(SOURCE, "README.md")) as readme:
+            example = readme.read().split("```c\n")[1].split("```")[0]
+        subprocess.run([COMPILER, "-std=c99", "-Wall", "-Werror", "-fsyntax-only", "-x", "c", "-I",
+                        os.path.join(SOURCE, "include"), "-"],
+                       input="#include <stddef.h>\nvoid* allocate(size_t bytes);\n" + example, text=True, check=True)
+
+
 class Loading(unittest.TestCase):
     def run_python(self, program, **changes):
         return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,

@@ -34,12 +34,6 @@ constexpr int kHeads = 16;  // a CTA
 constexpr int kThreads = 256;
 constexpr const char* kSymbol = "smla_forward";
 
-// sizeof(ForwardShared).
-int shared_bytes(const Problem& p) {
-  const int q = kHeads * p.d_qk() * 4, rows = 32 * (p.d_qk() + 2) * 2, scores = 32 * kHeads * 4;
-  return q + rows + scores + 2 * kHeads * 4 + 32 * 4;
-}
-
 std::string constants(const Problem& p) {
   return fmt::format(
       "struct Shape {{\n  static constexpr int heads = {}, kv_groups = {}, d_v = {}, d_qk = {};\n"
@@ -59,6 +53,12 @@ KernelSource forward_source(const Problem& problem) {
   return source;
 }
 
+// sizeof(ForwardShared).
+int forward_shared_bytes(const Problem& p) {
+  const int q = kHeads * p.d_qk() * 4, rows = 32 * (p.d_qk() + 2) * 2, scores = 32 * kHeads * 4;
+  return q + rows + scores + 2 * kHeads * 4 + 32 * 4;
+}
+
 void run_forward(const Problem& problem, const HostTensors& tensors, const DeviceProperties& device,
                  const ForwardBuffers& buffers, cuda::Stream stream) {
   const int head_blocks = (problem.heads_per_group() + kHeads - 1) / kHeads;
@@ -72,7 +72,7 @@ void run_forward(const Problem& problem, const HostTensors& tensors, const Devic
   const Cubin cubin = compile(source, arch_of_device(device.compute_major, device.compute_minor));
   const LoadedLibrary library(cubin.image, source.name);
   const cuda::Kernel kernel = library.kernel(kSymbol);
-  make_ready(kernel, kSymbol, shared_bytes(problem), device.handle);
+  make_ready(kernel, kSymbol, forward_shared_bytes(problem), device.handle);
 
   const ForwardArguments arguments = {buffers.q,
                                       buffers.kv,
@@ -87,8 +87,8 @@ void run_forward(const Problem& problem, const HostTensors& tensors, const Devic
                                       static_cast<int>(tensors.topk),
                                       tensors.length_per_group ? 1 : 0,
                                       tensors.scale};
-  launch(kernel, kSymbol, static_cast<unsigned>(ctas), kThreads, static_cast<unsigned>(shared_bytes(problem)),
-         stream, &arguments);
+  launch(kernel, kSymbol, static_cast<unsigned>(ctas), kThreads,
+         static_cast<unsigned>(forward_shared_bytes(problem)), stream, &arguments);
   synchronize(stream);  // the library is unloaded on return
 }
 

@@ -1,5 +1,5 @@
-// The forward that goes with the backward: o and lse of every token, for smla-bench, whose inputs would otherwise cost
-// minutes on the CPU. Written to be read, not to be fast (fp32 on the CUDA cores).
+// The forward that goes with the backward: o and lse of every token, for smla-bench, whose inputs would
+// otherwise cost minutes on the CPU. Written to be read, not to be fast (fp32 on the CUDA cores).
 //
 // One CTA: one token and 16 heads of one kv group, 256 threads. 32 listed rows a step:
 //   scores   warp w has heads 2w and 2w + 1, lane l has row l of the step
@@ -24,11 +24,12 @@ struct ForwardArguments {
   float scale;
 };
 
-constexpr int kHeads = 16;    // a CTA
-constexpr int kRows = 32;     // a step: one a lane
+constexpr int kHeads = 16;  // a CTA
+constexpr int kRows = 32;   // a step: one a lane
 constexpr int kThreads = 256;
 constexpr int kColumns = Shape::d_qk;
-constexpr int kRowPitch = kColumns + 2;  // 16-bit values: an odd number of words, so that 32 rows hit 32 banks
+constexpr int kRowPitch =
+    kColumns + 2;  // 16-bit values: an odd number of words, so that 32 rows hit 32 banks
 
 struct ForwardShared {
   float q[kHeads][kColumns];
@@ -53,7 +54,8 @@ __device__ inline unsigned short narrow(float value) {
   const unsigned int sign = (bits >> 16) & 0x8000u;
   const unsigned int magnitude = bits & 0x7fffffffu;
   if (magnitude < 0x38800000u) {  // below 2^-14: the last bit of 0.5f is that of fp16's subnormals
-    return static_cast<unsigned short>(sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u));
+    return static_cast<unsigned short>(sign |
+                                       (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u));
   }
   const unsigned int rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
   return static_cast<unsigned short>(sign | ((rounded >> 13) - (112u << 10)));

@@ -3,6 +3,7 @@
 
 #include "driver/cuda_abi.h"
 #include "driver/device.h"
+#include "generator/kernel_source.h"
 #include "problem/problem.h"
 #include "reference/host_tensors.h"
 
@@ -24,8 +25,8 @@ struct ForwardBuffers {
 void run_forward(const Problem& problem, const HostTensors& tensors, const DeviceProperties& device,
                  const ForwardBuffers& buffers, cuda::Stream stream);
 
-// The text that run_forward compiles, for the tests.
-struct KernelSource;
+// The text that run_forward compiles, and the dynamic shared memory of its kernel in bytes.
 KernelSource forward_source(const Problem& problem);
+int forward_shared_bytes(const Problem& problem);
 
 }  // namespace smla::core
