@@ -17,7 +17,8 @@
 // empty[3] (a group is free: group 0 by the score warps, 1 by both, 2 by the gradient warps; one arrival a warp),
 // offsets_ready (the tile's row offsets are written). Named: P_READY (score -> gradient: P and dS are written), P_FREE
 // (gradient -> score: P and dS are in registers or used), SCORE_ONLY (the score warps among themselves: the d_kv panels
-// below read P and dS rows that all four of its warps stored, and nothing else orders those).
+// below read P and dS rows that all four of its warps stored, and nothing else orders those), GATHER_ONLY (where in the
+// sweep this CTA starts).
 // Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
 //
 // Registers: 240 + 240 + 24 a thread of the three warpgroups, 64,512 in all, what 384 threads are launched with.
@@ -36,6 +37,11 @@
 // is the mean CTA's progress; a new token starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
+
+PTX_FN int list_length(const Arguments& args, const Place& place) {
+  return (int)ld_global_nc_u32(args.list_length + place.list);
+}
+PTX_FN int tiles_of(int length) { return (length + 63) / 64; }
 
 PTX_FN u32 sweep_tile(const Arguments& args, u32 counter, int tiles) {
   return ((counter / (u32)args.ctas_in_flight) & (kSweep - 1)) * (u32)tiles / kSweep;
@@ -69,17 +75,46 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-PTX_FN void gather_role(const Arguments& args, int length, int tiles, int thread) {
+// The CTA that follows on this SM wants its q, its d_o and the front of its list: on their way into L2 while this CTA's
+// last tile is worked on.
+PTX_FN void prefetch_heads(const Arguments& args, u32 cta, int thread) {
+  if (cta >= gridDim.x) return;
+  const Place place = place_of(args, cta);
+  const int head = place.first_head + thread % 64;
+  if (thread < 64) {
+    cp_async_bulk_prefetch_L2((const u16*)args.q + offset_of(args.q_strides, place.b, place.s, head), Spec::d_qk * 2);
+  } else {
+    cp_async_bulk_prefetch_L2((const u16*)args.d_o + offset_of(args.d_o_strides, place.b, place.s, head), Spec::d_v * 2);
+  }
+  if (thread == 0) prefetch_global_L2(list_of(args, place));
+}
+
+// Where in its list this CTA starts; all gather threads get the same answer.
+PTX_FN int first_tile(const Arguments& args, int tiles, int thread) {
+  if (!args.sorted) return 0;
+  if (thread == 0) {
+    const u32 counter = ld_relaxed_gpu_u32(args.counters);
+    st_shared_u32(Shared::sweep_tile, sweep_tile(args, counter, tiles));
+    st_shared_u32(Shared::sweep_counter, counter);
+    st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
+  }
+  bar_sync(GATHER_ONLY, 128);
+  return (int)ld_shared_u32(Shared::sweep_tile);
+}
+
+PTX_FN void gather_role(const Arguments& args, int thread) {
   const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
   const Place place = place_of(args, ctaid_x());
-  load_heads(args, place, row0, lane8);
+  load_heads(args, place, row0, lane8);  // before the list is known: the longest way is that of q and d_o
+  const int length = list_length(args, place), tiles = tiles_of(length);
+  if (tiles == 0) return;
 
   const char* kv =
       (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
   const int* list = list_of(args, place);
   const u32 limit = key_limit(args, place.s);
   const u32 target = Shared::kv + panel_offset<64>(row0, lane8);  // row0 + 16 i has the same swizzle
-  int tile = (int)ld_shared_u32(Shared::sweep_tile);
+  int tile = first_tile(args, tiles, thread);
 
   int row[4];
 #pragma unroll
@@ -122,6 +157,7 @@ PTX_FN void gather_role(const Arguments& args, int length, int tiles, int thread
     }
     if (args.sorted && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
   }
+  prefetch_heads(args, ctaid_x() + (u32)args.ctas_in_flight, thread);
 }
 
 // ---- score ----
@@ -170,7 +206,7 @@ PTX_FN HeadValues load_head_values(const Arguments& args, int head_in_block) {
           {ld_global_nc_f32(args.row_delta + row), ld_global_nc_f32(args.row_delta + row + 8)}};
 }
 
-PTX_FN void score_role(const Arguments& args, int tiles, const char* sums, int thread) {
+PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_tail[16] = {};
   const HeadValues head = load_head_values(args, warp * 16 + (lane >> 2));
@@ -263,12 +299,12 @@ PTX_FN void score_role(const Arguments& args, int tiles, const char* sums, int t
 
 // ---- gradient ----
 
-PTX_FN void gradient_role(const Arguments& args, int tiles, const char* sums, int thread) {
+PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_first[16] = {};
   mbarrier_wait_parity(Shared::q_ready, 0);
   fence_proxy_async();
-  bar_arrive(P_FREE, 256);
+  if (tiles > 0) bar_arrive(P_FREE, 256);
   // ldmatrix.trans of P[head][kv row] gives the A fragments of P^T.
   const u32 p_source = Shared::p + panel_offset<64>((lane & 7) + ((lane >> 4) << 3), warp * 2 + ((lane >> 3) & 1));
 
@@ -292,13 +328,6 @@ PTX_FN void gradient_role(const Arguments& args, int tiles, const char* sums, in
 PTX_FN void backward(const Arguments& args) {
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
-  const Place place = place_of(args, ctaid_x());
-  const int length = (int)ld_global_nc_u32(args.list_length + place.list);
-  const int tiles = (length + 63) / 64;
-  if (tiles == 0) {
-    store_zero_d_q(args, place);
-    return;
-  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < 3; ++i) mbarrier_init(Shared::full + i * 8, 128);
     mbarrier_init(Shared::empty, 4);
@@ -306,23 +335,23 @@ PTX_FN void backward(const Arguments& args) {
     mbarrier_init(Shared::empty + 16, 4);
     mbarrier_init(Shared::q_ready, 128);
     mbarrier_init(Shared::offsets_ready, 16);
-    const u32 counter = args.sorted ? ld_relaxed_gpu_u32(args.counters) : 0;
-    st_shared_u32(Shared::sweep_tile, args.sorted ? sweep_tile(args, counter, tiles) : 0);
-    st_shared_u32(Shared::sweep_counter, counter);
-    st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
   __syncthreads();
 
+  // A dead row has no tiles: its d_q leaves as the zeros that the accumulators begin with.
   const int warpgroup = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128;
-  const char* sums = (const char*)(args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk);
   if (warpgroup == 2) {
     setmaxnreg_dec<24>();
-    gather_role(args, length, tiles, thread);
-  } else if (warpgroup == 0) {
-    setmaxnreg_inc<240>();
-    score_role(args, tiles, sums, thread);
+    gather_role(args, thread);
   } else {
+    const Place place = place_of(args, ctaid_x());
+    const int tiles = tiles_of(list_length(args, place));
+    const char* sums = (const char*)(args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk);
     setmaxnreg_inc<240>();
-    gradient_role(args, tiles, sums, thread);
+    if (warpgroup == 0) {
+      score_role(args, sums, tiles, thread);
+    } else {
+      gradient_role(args, sums, tiles, thread);
+    }
   }
 }

@@ -13,9 +13,11 @@
 constexpr int kPreprocessThreads = 256;
 
 // Entries up to the last valid one. Looks back from the end, 256 entries a step, so a full list costs one step.
-PTX_FN int length_to_last_valid(const int* list, int length, u32 limit, int lane) {
+PTX_FN int length_of_list(const Arguments& args, long long b, long long s, int group, int lane) {
   constexpr int kEntriesALane = 8;
-  for (int end = length; end > 0; end -= 32 * kEntriesALane) {
+  const int* list = args.indices + offset_of(args.indices_strides, b, s, group);
+  const u32 limit = key_limit(args, s);
+  for (int end = given_length(args, b, s, group); end > 0; end -= 32 * kEntriesALane) {
     int last = 0;
 #pragma unroll
     for (int i = 0; i < kEntriesALane; ++i) {
@@ -83,30 +85,38 @@ PTX_FN void zero_sums(const Arguments& args) {
   }
 }
 
+// The heads of one list, a run of them a warp: lane i keeps delta of the warp's i-th head, so that every load is under way
+// before the list's length is needed, and the results leave side by side.
+PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int lane) {
+  constexpr int kWarps = kPreprocessThreads / 32;
+  constexpr int kRun = (Spec::heads_per_group + kWarps - 1) / kWarps;  // heads a warp
+  const int group = (int)(list % Spec::kv_groups);
+  const long long token = list / Spec::kv_groups;
+  const long long b = token / args.queries, s = token % args.queries;
+  const int end = min((warp + 1) * kRun, Spec::heads_per_group);
+  int length = -1;
+  for (int first = warp * kRun; first < end; first += 32) {
+    const int heads = min(32, end - first);
+    float delta = 0.0f;
+#pragma unroll 4
+    for (int i = 0; i < heads; ++i) {
+      const float sum = delta_of_head(args, b, s, group * Spec::heads_per_group + first + i, lane);
+      if (lane == i) delta = sum;
+    }
+    if (length < 0) length = length_of_list(args, b, s, group, lane);
+    if (lane < heads) {
+      const int head = group * Spec::heads_per_group + first + lane;
+      const bool dead = length == 0;
+      st_global_f32(args.row_lse + token * Spec::heads + head, dead ? infinity() : log2_denominator(args, b, s, head));
+      st_global_f32(args.row_delta + token * Spec::heads + head, dead ? 0.0f : delta);
+    }
+  }
+  if (warp == 0 && lane == 0) st_global_u32(args.list_length + list, (u32)length);
+}
+
 PTX_FN void preprocess(const Arguments& args) {
   zero_sums(args);
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-  constexpr int kWarps = kPreprocessThreads / 32;
   const long long lists = (long long)args.batch * args.queries * Spec::kv_groups;
-  for (long long list = blockIdx.x; list < lists; list += gridDim.x) {
-    const int group = (int)(list % Spec::kv_groups);
-    const long long token = list / Spec::kv_groups;
-    const long long b = token / args.queries, s = token % args.queries;
-    const int* entries = args.indices + offset_of(args.indices_strides, b, s, group);
-    const int length =
-        length_to_last_valid(entries, given_length(args, b, s, group), key_limit(args, s), lane);  // each warp for itself
-    if (threadIdx.x == 0) st_global_u32(args.list_length + list, (u32)length);
-
-#pragma unroll 4
-    for (int i = warp; i < Spec::heads_per_group; i += kWarps) {
-      const int head = group * Spec::heads_per_group + i;
-      const float delta = delta_of_head(args, b, s, head, lane);
-      if (lane == 0) {
-        const long long row = token * Spec::heads + head;
-        const bool dead = length == 0;
-        st_global_f32(args.row_lse + row, dead ? infinity() : log2_denominator(args, b, s, head));
-        st_global_f32(args.row_delta + row, dead ? 0.0f : delta);
-      }
-    }
-  }
+  for (long long list = blockIdx.x; list < lists; list += gridDim.x) preprocess_list(args, list, warp, lane);
 }

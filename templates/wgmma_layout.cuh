@@ -27,7 +27,7 @@ struct Shared {
 };
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
 
-enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3 };  // 0 is __syncthreads
+enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3, GATHER_ONLY = 4 };  // 0 is __syncthreads
 
 // Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
 // along the rows, further columns a panel on.

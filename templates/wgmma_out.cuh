@@ -93,12 +93,3 @@ PTX_FN void store_d_q(const Arguments& args, const Place& place, int warp, int l
     }
   }
 }
-
-// A row without any valid entry: d_q is exactly zero.
-PTX_FN void store_zero_d_q(const Arguments& args, const Place& place) {
-  constexpr int kPieces = Spec::d_qk / 8;  // of 16 bytes, a row
-  for (int i = (int)threadIdx.x; i < Spec::block_h * kPieces; i += Spec::threads) {
-    u16* row = (u16*)args.d_q + offset_of(args.d_q_strides, place.b, place.s, place.first_head + i / kPieces);
-    st_global_cs_v4_u32(row + i % kPieces * 8, 0, 0, 0, 0);
-  }
-}
