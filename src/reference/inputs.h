@@ -19,8 +19,8 @@ enum class ListKind {
   file,        // list_file: B * S * G * topk little-endian int32, in that order
 };
 
-// What a list holds where no row was drawn, and what junk_share mixes in: -1, S_kv, S_kv + 1, 2147480000,
-// 2143289344 (the bits of a NaN), INT_MIN.
+// Positions of a list for which there is no row hold S_kv. Junk is one of -1, S_kv, S_kv + 1, 2147480000,
+// 2143289344 (the bits of a NaN) and INT_MIN.
 struct InputOptions {
   std::int64_t batch = 1;    // B
   std::int64_t queries = 0;  // S
