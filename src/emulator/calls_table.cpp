@@ -1,0 +1,64 @@
+#include "emulator/calls_table.h"
+
+#include "emulator/arithmetic.h"
+#include "emulator/barrier.h"
+#include "emulator/copy.h"
+#include "emulator/exchange.h"
+#include "emulator/findings.h"
+#include "emulator/global_memory.h"
+#include "emulator/machine.h"
+#include "emulator/matrix.h"
+#include "emulator/wgmma.h"
+
+namespace smla::core::emulator {
+namespace {
+
+void call_trap() {
+  note_place();
+  found_fatal("trap", std::string("the kernel gives up (__trap)"));
+}
+
+}  // namespace
+
+EmulatorCalls* calls_table() {
+  EmulatorCalls& calls = machine().calls;
+  calls.trap = call_trap;
+  calls.dynamic_shared = call_dynamic_shared;
+  calls.static_shared = call_static_shared;
+  calls.shared_address = call_shared_address;
+  calls.wgmma = call_wgmma;
+  calls.wgmma_fence = call_wgmma_fence;
+  calls.wgmma_commit_group = call_wgmma_commit_group;
+  calls.wgmma_wait_group = call_wgmma_wait_group;
+  calls.setmaxnreg = call_setmaxnreg;
+  calls.mma = call_mma;
+  calls.ldmatrix = call_ldmatrix;
+  calls.stmatrix = call_stmatrix;
+  calls.shuffle = call_shuffle;
+  calls.ballot = call_ballot;
+  calls.syncwarp = call_syncwarp;
+  calls.bar = call_bar;
+  calls.fence_proxy_async = call_fence_proxy_async;
+  calls.mbarrier_init = call_mbarrier_init;
+  calls.mbarrier_arrive = call_mbarrier_arrive;
+  calls.mbarrier_wait_parity = call_mbarrier_wait_parity;
+  calls.cp_async = call_cp_async;
+  calls.cp_async_commit_group = call_cp_async_commit_group;
+  calls.cp_async_wait_group = call_cp_async_wait_group;
+  calls.cp_async_mbarrier_arrive_noinc = call_cp_async_mbarrier_arrive_noinc;
+  calls.prefetch = call_prefetch;
+  calls.st_shared = call_st_shared;
+  calls.ld_shared = call_ld_shared;
+  calls.atom_shared = call_atom_shared;
+  calls.ld_global = call_ld_global;
+  calls.st_global = call_st_global;
+  calls.red_u32 = call_red_u32;
+  calls.red_f32 = call_red_f32;
+  calls.pack = call_pack;
+  calls.cvt_f32_f16 = call_cvt_f32_f16;
+  calls.ex2 = call_ex2;
+  calls.lg2 = call_lg2;
+  return &calls;
+}
+
+}  // namespace smla::core::emulator

@@ -1,0 +1,113 @@
+#include "emulator/copy.h"
+
+#include <cstring>
+
+#include "emulator/findings.h"
+#include "emulator/global_memory.h"
+#include "emulator/machine.h"
+#include "emulator/scheduler.h"
+
+namespace smla::core::emulator {
+namespace {
+
+void enqueue(Lane& lane, Copy copy) {
+  lane.copies.queued.push_back(std::move(copy));
+  ++lane.cta->warps[lane.warp].queued_copies;
+}
+
+// The copies that have landed, of groups before `group`, are complete at the engine's time `clock`.
+void complete(Lane& lane, u32 group, u32 clock) {
+  std::erase_if(lane.copies.landed, [&](const CopyQueue::Landed& landed) {
+    if (landed.group >= group) return false;
+    lane.cta->shared.each(landed.address, 16, [&](SharedWrite& write, SharedReads&, u32) {
+      if ((write.flags & kInFlight) && write.lane == lane.index) {
+        write.flags = static_cast<u8>(write.flags & ~kInFlight);
+        write.clock = clock;
+      }
+    });
+    return true;
+  });
+}
+
+void execute_next(Lane& lane) {
+  Copy copy = std::move(lane.copies.queued.front());
+  lane.copies.queued.pop_front();
+  --lane.cta->warps[lane.warp].queued_copies;
+  switch (copy.kind) {
+    case Copy::Kind::copy: {
+      u8* target = lane.cta->shared.data(copy.destination);
+      std::memset(target, 0, 16);
+      if (copy.source_bytes > 0) std::memcpy(target, copy.source, copy.source_bytes);
+      lane.copies.landed.push_back({copy.destination, lane.copies.group_of_next});
+      break;
+    }
+    case Copy::Kind::arrive:
+      complete(lane, ~0u, copy.clock);
+      arrive(*lane.cta, copy.barrier, *copy.clocks);
+      break;
+    case Copy::Kind::commit:
+      ++lane.copies.group_of_next;
+      break;
+  }
+}
+
+}  // namespace
+
+void run_engine(Cta& cta, u32 warp) {
+  const u32 first = static_cast<u32>(machine().random()) % kLanes;
+  for (u32 i = 0; i < kLanes; ++i) {
+    Lane& lane = lane_of(cta, warp, (first + i) % kLanes);
+    if (lane.copies.queued.empty()) continue;
+    u64 most = 1 + machine().random() % 48;
+    while (most-- > 0 && !lane.copies.queued.empty()) execute_next(lane);
+    return;
+  }
+}
+
+void call_cp_async(u32 destination, const void* source, int source_bytes) {
+  note_place();
+  check_shared_bounds(destination, 16, 16, "cp.async");
+  if (source_bytes < 0 || source_bytes > 16) found_fatal("cp.async-size", "src-size = {}", source_bytes);
+  const u32 bytes = static_cast<u32>(source_bytes);
+  if (bytes > 0) check_global_read(source, bytes, 16, GlobalUse::read, "cp.async");
+  shared_write(me(), destination, 16, "cp.async", true);
+  std::memset(me().cta->shared.data(destination), 0xff, 16);
+  ++machine().report->copies;
+  enqueue(me(),
+          {.kind = Copy::Kind::copy, .destination = destination, .source_bytes = bytes, .source = source});
+}
+
+void call_cp_async_commit_group() {
+  note_place();
+  ++me().copies.groups_committed;
+  enqueue(me(), {.kind = Copy::Kind::commit});
+}
+
+void call_cp_async_wait_group(int pending) {
+  note_place();
+  Lane& lane = me();
+  const u32 committed = lane.copies.groups_committed, open = static_cast<u32>(pending);
+  const u32 done = committed > open ? committed - open : 0;
+  while (lane.copies.group_of_next < done) execute_next(lane);
+  Warp& warp = my_warp();
+  complete(lane, done, warp.engine_clock);
+  lane.clocks.seen.at[kMaxWarps + lane.warp] = warp.engine_clock++;
+  warp.clocks_differ = true;
+}
+
+// Hands on the copies and what the thread had acquired, not the thread's own plain accesses: it arrives at
+// its own time.
+void call_cp_async_mbarrier_arrive_noinc(u32 barrier) {
+  note_place();
+  check_mbarrier(barrier, "cp.async.mbarrier.arrive");
+  Lane& lane = me();
+  Warp& warp = my_warp();
+  auto clocks = std::make_unique<Clocks>(lane.clocks);
+  clocks->seen.at[lane.warp] = 0;
+  const u32 clock = warp.engine_clock++;
+  clocks->seen.at[kMaxWarps + lane.warp] = clock;
+  enqueue(lane,
+          {.kind = Copy::Kind::arrive, .barrier = barrier, .clock = clock, .clocks = std::move(clocks)});
+}
+
+}  // namespace smla::core::emulator

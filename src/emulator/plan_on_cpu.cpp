@@ -1,0 +1,154 @@
+#include "emulator/plan_on_cpu.h"
+
+#include <cstring>
+
+#include "arguments.cuh"
+#include "emulator/launch.h"
+#include "emulator/places.h"
+#include "plan/arguments.h"
+#include "plan/device_facts.h"
+#include "plan/launches.h"
+#include "plan/order.h"
+#include "plan/workspace.h"
+#include "reference/half.h"
+
+namespace smla::core::emulator {
+namespace {
+
+using Access = GlobalBuffer::Access;
+
+constexpr int kSharedBytes = 227 * 1024;  // that a CTA may ask for on sm_90
+
+template <class T>
+GlobalBuffer input(const std::vector<T>& values, const char* name) {
+  GlobalBuffer buffer(values.size() * sizeof(T), name, Access::read_only);
+  buffer.fill(values.data(), buffer.bytes());
+  return buffer;
+}
+
+// The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
+struct Workspace {
+  GlobalBuffer row_lse, row_delta, list_length, sorted_lists, sums_and_counters;
+
+  explicit Workspace(const WorkspaceLayout& w)
+      : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
+        row_delta(size(w.row_delta.bytes), "row_delta", Access::read_write),
+        list_length(size(w.list_length.bytes), "list_length", Access::read_write),
+        sorted_lists(size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
+        sums_and_counters(size(w.d_kv_sum.bytes + w.counters.bytes), "d_kv_sum and counters",
+                          Access::read_write),
+        counters_at(w.d_kv_sum.bytes) {}
+
+  void put_into(Arguments& arguments) const {
+    arguments.row_lse = static_cast<float*>(row_lse.data());
+    arguments.row_delta = static_cast<float*>(row_delta.data());
+    arguments.list_length = static_cast<int*>(list_length.data());
+    if (arguments.sorted_lists) arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
+    char* sums = static_cast<char*>(sums_and_counters.data());
+    arguments.d_kv_sum = reinterpret_cast<float*>(sums);
+    arguments.counters = reinterpret_cast<unsigned*>(sums + counters_at);
+    arguments.zero_begin = sums;
+  }
+
+ private:
+  static std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
+  std::int64_t counters_at;
+};
+
+template <class T>
+double value_at(const GlobalBuffer& buffer, std::size_t i) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(buffer.data()) + i * sizeof(T), sizeof(T));
+  return static_cast<double>(value);
+}
+
+std::vector<double> operands(const GlobalBuffer& buffer, DType dtype) {
+  std::vector<double> values(buffer.bytes() / 2);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<double>(to_float(dtype, static_cast<const std::uint16_t*>(buffer.data())[i]));
+  }
+  return values;
+}
+
+std::vector<double> floats(const GlobalBuffer& buffer) {
+  std::vector<double> values(buffer.bytes() / 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at<float>(buffer, i);
+  return values;
+}
+
+}  // namespace
+
+CpuCall make_cpu_call(const Problem& p, const HostTensors& t, OrderRequest order) {
+  CpuCall c;
+  c.q = input(t.q, "q");
+  c.kv = input(t.kv, "kv");
+  c.o = input(t.o, "o");
+  c.d_o = input(t.d_o, "d_o");
+  c.indices = input(t.indices, "indices");
+  c.topk_length = input(t.topk_length, "topk_length");
+  c.lse = input(t.lse, "lse");
+  c.attn_sink = input(t.attn_sink, "attn_sink");
+  c.delta = input(t.delta, "delta");
+  c.d_q = GlobalBuffer(c.q.bytes(), "d_q", Access::read_write);
+  c.d_kv = GlobalBuffer(c.kv.bytes() * (p.d_kv_type == DkvType::fp32 ? 2 : 1), "d_kv", Access::read_write);
+  c.d_sink = GlobalBuffer(c.attn_sink.bytes(), "d_sink", Access::read_write);
+
+  Call& call = c.call;
+  call.lengths = {t.batch, t.queries, t.keys, t.topk};
+  call.order = order;
+  set_contiguous_strides(call, p);
+  if (!t.length_per_group) call.topk_length.strides = {t.queries, 1, 0};
+  call.q.data = c.q.data();
+  call.kv.data = c.kv.data();
+  call.o.data = c.o.data();
+  call.d_o.data = c.d_o.data();
+  call.indices.data = c.indices.data();
+  if (p.has_topk_length) call.topk_length.data = c.topk_length.data();
+  call.lse.data = c.lse.data();
+  if (p.has_delta) call.delta.data = c.delta.data();
+  if (p.has_sink) call.attn_sink = c.attn_sink.data();
+  call.d_q.data = c.d_q.data();
+  call.d_kv.data = c.d_kv.data();
+  if (p.has_sink) call.d_sink = c.d_sink.data();
+  call.scale = t.scale;
+  call.query_offset = t.query_offset;
+  return c;
+}
+
+CpuOutputs outputs_of(const Problem& p, const CpuCall& c) {
+  return {operands(c.d_q, p.dtype), p.d_kv_type == DkvType::fp32 ? floats(c.d_kv) : operands(c.d_kv, p.dtype),
+          floats(c.d_sink)};
+}
+
+Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                  const Config& config, const Call& call, const CpuOptions& options) {
+  const int sms = static_cast<int>(options.virtual_sms);
+  const DeviceFacts device = {
+      .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = kSharedBytes};
+  validate(call.lengths, problem, config);
+  validate(call, problem);
+  const Order order = choose_order(problem, config, call.lengths, device, call.order);
+  const WorkspaceLayout layout = workspace_layout(problem, call.lengths, order);
+  const Workspace workspace(layout);
+  Arguments arguments = make_arguments(problem, call, layout, order, device);
+  workspace.put_into(arguments);
+
+  Report report;
+  for (const Launch& step : choose_launches(problem, config, source.kernels, call.lengths, order, layout)) {
+    const auto entry = reinterpret_cast<void (*)(Arguments)>(kernels.entry(kernel(source, step.role).name));
+    Report of_launch;
+    launch(
+        {step.grid, step.threads, step.shared_bytes},
+        {.seed = options.seed, .virtual_sms = options.virtual_sms, .step_limit = options.step_limit},
+        [&] { entry(arguments); }, of_launch);
+    for (Finding& finding : of_launch.findings)
+      finding.text = std::string(name_of(step.role)) + ": " + finding.text;
+    const bool ended = !of_launch.findings.empty() && of_launch.findings.back().fatal;
+    report.add(of_launch);
+    if (ended) break;
+  }
+  resolve_places(report, source.text());
+  return report;
+}
+
+}  // namespace smla::core::emulator

@@ -1,0 +1,43 @@
+// The launch sequence of a call on the emulator: what src/plan enqueues on a GPU, run here to its end.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "emulator/global_memory.h"
+#include "emulator/host_compiler.h"
+#include "emulator/report.h"
+#include "generator/kernel_source.h"
+#include "plan/call.h"
+#include "reference/host_tensors.h"
+
+namespace smla::core::emulator {
+
+struct CpuOptions {
+  std::uint64_t seed = 1;
+  std::uint32_t virtual_sms = 2;  // CTAs side by side, 1 to 8
+  std::uint64_t step_limit = 50'000'000;
+};
+
+// Tensors of a call in buffers of exact size; outputs are NaN bits until they are written.
+struct CpuCall {
+  GlobalBuffer q, kv, o, d_o, indices, topk_length, lse, attn_sink, delta;
+  GlobalBuffer d_q, d_kv, d_sink;
+  Call call;  // points into the buffers; contiguous
+};
+
+CpuCall make_cpu_call(const Problem& problem, const HostTensors& tensors, OrderRequest order);
+
+// The outputs as numbers, in the shapes of the contract.
+struct CpuOutputs {
+  std::vector<double> d_q, d_kv, d_sink;
+};
+CpuOutputs outputs_of(const Problem& problem, const CpuCall& call);
+
+// Runs preprocess, sort_lists when the order needs it, backward and postprocess. Tensors that the call points
+// to lie in GlobalBuffers; the workspace is made here, a buffer for each of its pieces. Errors: those of
+// validating the call.
+Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                  const Config& config, const Call& call, const CpuOptions& options);
+
+}  // namespace smla::core::emulator

@@ -1,0 +1,103 @@
+// The shared memory of a CTA, and its shadow: who last wrote and who last read every piece.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "emulator/clock.h"
+
+namespace smla::core::emulator {
+
+struct Lane;
+
+constexpr u32 kSharedBase = 1024;  // where dynamic shared memory starts; the system has what lies below
+constexpr u32 kSharedLimit = (1 + 227) * 1024;  // of sm_90
+constexpr u32 kStaticReserve = 8 * 1024;        // behind the dynamic part
+
+// The last write to a piece.
+struct SharedWrite {
+  u32 clock = 0;
+  u16 lane = 0;      // in the CTA
+  u8 component = 0;  // of the clocks: the writer's warp, or its copy engine
+  u8 flags = 0;
+};
+enum SharedWriteFlag : u8 {
+  kInFlight = 1,  // the destination of a cp.async that is not complete
+  kWritten = 2,
+  kMbarrier = 4,  // belongs to an mbarrier object
+  kAtomic = 8,    // by an atomic operation
+};
+
+// The last read of each warp: its clock, or this bit and the group of a wgmma that still reads.
+constexpr u32 kReadInFlight = 0x80000000u;
+using SharedReads = std::array<u32, kMaxWarps>;
+
+class SharedMemory {
+ public:
+  // `dynamic` bytes, all NaN bits, never written.
+  void restart(u32 dynamic);
+
+  u8* data(u32 address) { return bytes_.data() + address; }
+  u32 end() const { return end_; }
+  u32 address_of(const void* pointer) const {
+    return static_cast<u32>(static_cast<const u8*>(pointer) - bytes_.data());
+  }
+  // A static array, placed behind the dynamic part at its first use; `key` names its declaration.
+  u32 static_array(int key, u32 bytes);
+
+  // Calls visit(write, reads, address) for each piece of a range: 16 bytes, or words once a piece was touched
+  // in part.
+  template <class Visit>
+  void each(u32 address, u32 bytes, Visit visit) {
+    for (u32 granule = address >> 4; granule <= (address + bytes - 1) >> 4; ++granule) {
+      const u32 low = std::max(address, granule << 4), high = std::min(address + bytes, (granule << 4) + 16);
+      if (!(index_[granule] & kSplit)) {
+        if (high - low == 16) {
+          visit(writes_[index_[granule]], reads_[index_[granule]], granule << 4);
+          continue;
+        }
+        split(granule);
+      }
+      const u32 first = index_[granule] & ~kSplit;
+      for (u32 word = (low & 15) >> 2; word <= ((high - 1) & 15) >> 2; ++word) {
+        visit(writes_[first + word], reads_[first + word], (granule << 4) + word * 4);
+      }
+    }
+  }
+
+ private:
+  static constexpr u32 kSplit = 0x80000000u;
+  void split(u32 granule);
+
+  std::vector<u8> bytes_;
+  u32 end_ = kSharedBase;
+  std::vector<u32> index_;  // of a granule's records, with kSplit when it has four of them
+  std::vector<SharedWrite> writes_;
+  std::vector<SharedReads> reads_;
+  std::map<int, u32> static_arrays_;
+};
+
+// Ends the run unless the range lies in the CTA's shared memory and is aligned.
+void check_shared_bounds(u32 address, u32 bytes, u32 alignment, const char* what);
+
+// Checks and records an access of `lane`. in_flight: the destination of a cp.async.
+void shared_write(Lane& lane, u32 address, u32 bytes, const char* what, bool in_flight = false);
+void shared_read(Lane& lane, u32 address, u32 bytes, const char* what);
+
+// 16 bytes read by the asynchronous proxy for a wgmma of `lane`'s warp, in flight until its group `mark` has
+// been waited for.
+void shared_read_async(Lane& lane, u32 address, u32 mark, const char* what);
+
+std::string shared_place(u32 address);
+
+// The table's functions.
+void* call_dynamic_shared();
+void* call_static_shared(int line, int bytes);
+u32 call_shared_address(const void* pointer);
+void call_st_shared(u32 address, const void* value, int bytes);
+void call_ld_shared(void* value, u32 address, int bytes);
+u32 call_atom_shared(u32 address, u32 operand, int is_or);
+
+}  // namespace smla::core::emulator
