@@ -188,11 +188,16 @@ void call_red_f32(void* pointer, const float* values, int count) {
   ++machine().report->reductions;
 }
 
-void call_prefetch(const void* source, int bytes) {
+void call_bulk_prefetch(const void* source, int bytes) {
   note_place();
   if (bytes <= 0 || bytes % 16 != 0)
     found_fatal("prefetch-size", "cp.async.bulk.prefetch of {} bytes", bytes);
   check_range(source, static_cast<u32>(bytes), 16, "cp.async.bulk.prefetch");
+}
+
+void call_prefetch(const void* source) {
+  note_place();
+  check_range(source, 1, 1, "prefetch");
 }
 
 }  // namespace smla::core::emulator

@@ -67,6 +67,7 @@ void call_ld_global(void* value, const void* pointer, int bytes, int access);
 void call_st_global(void* pointer, const void* value, int bytes);
 void call_red_u32(u32* pointer, u32 value);
 void call_red_f32(void* pointer, const float* values, int count);
-void call_prefetch(const void* source, int bytes);
+void call_bulk_prefetch(const void* source, int bytes);
+void call_prefetch(const void* source);
 
 }  // namespace smla::core::emulator

@@ -95,12 +95,13 @@ std::unique_ptr<CompiledKernels> compile_for_host(const KernelSource& source) {
              log = kernels->directory_ / "log";
   std::ofstream(text) << emulated_text(source);
 
-  // -O1: a second less than -O2 to compile, as fast to run. Each array keeps its place on the stack for as
+  // Without optimisation: half the time to compile (0.9 s of wgmma's kernels against 2 s), and as fast to run
+  // within a tenth, since the work is done by the emulator. Each array keeps its place on the stack for as
   // long as its function runs: wgmmas write into it between statements.
   std::vector<std::string> command = words_of(compiler);
   const bool clang = compiler.find("clang") != std::string::npos;
   command.insert(command.end(),
-                 {"-std=c++17", "-O1", "-g1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing"});
+                 {"-std=c++17", "-O0", "-g1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing"});
   if (!clang) command.push_back("-fstack-reuse=none");
   command.insert(command.end(), {"-o", library.string(), text.string()});
   if (run(command, log) != 0) {
