@@ -24,7 +24,8 @@ inline void two_keys(const Executor& run, int heads) {
   REQUIRE(got.d_q[0] == Approx(0.196612).epsilon(tolerance));
   REQUIRE(got.d_q[575] == Approx(-0.196612).epsilon(tolerance));
   REQUIRE(d_kv_at(c, got, 0, 0) == Approx(0.927671).epsilon(tolerance));
-  REQUIRE(d_kv_at(c, got, 1, 0) == Approx(0.072329).epsilon(tolerance));
+  // The difference of P = 0.268941 and dS = 0.196612, each rounded to its own last bit.
+  REQUIRE(d_kv_at(c, got, 1, 0) == Approx(0.072329).margin(tolerance * (0.268941 + 0.196612)));
   REQUIRE(is_zero(got.d_q.data() + 1, 574));
   REQUIRE(is_zero(got.d_q.data() + 576, std::ssize(got.d_q) - 576));
   REQUIRE(is_zero(got.d_kv.data() + 1, 575));

@@ -143,7 +143,7 @@ KernelSource generate(const Problem& problem, const Config& config) {
   source.parts.push_back(template_part("postprocess.cuh"));
 
   std::string entries = "// ======== entries ========\n";
-  entries += entry(source.kernels[0], "preprocess", 4);
+  entries += entry(source.kernels[0], "preprocess", 3);
   entries += entry(source.kernels[1], "sort_lists", 4);
   entries += entry(source.kernels[2], "backward", 1);
   entries += entry(source.kernels[3], "postprocess", 4);

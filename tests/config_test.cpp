@@ -1,0 +1,156 @@
+// The rules that choose a config, and what they refuse.
+#include "config/config.h"
+
+#include "base/error.h"
+#include "catch.h"
+#include "config/arch.h"
+
+using namespace smla::core;
+using smla_test::contains;
+
+namespace {
+
+Problem problem_of(int heads, int kv_groups = 1, int d_tail = 64) {
+  Problem problem;
+  problem.heads = heads;
+  problem.kv_groups = kv_groups;
+  problem.d_tail = d_tail;
+  return problem;
+}
+
+std::string refusal(const Problem& problem, const Arch& arch, const ConfigRequest& request = {}) {
+  try {
+    choose_config(problem, arch, request);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+const ConfigRequest kCpAsync = {.schedule = Schedule::cp_async};
+
+}  // namespace
+
+TEST_CASE("cp_async keeps the seed's rule: block_H = min(64, max(next_power_of_2(H / G), 16))") {
+  const int heads = GENERATE(1, 2, 8, 15, 16, 17, 24, 32, 33, 40, 64, 65, 96, 128);
+  const Config config = choose_config(problem_of(heads), parse_arch("sm_90"), kCpAsync).config;
+  int padded = 16;
+  while (padded < heads) padded *= 2;
+  CAPTURE(heads);
+  CHECK(config.block_h == std::min(64, padded));
+  CHECK(head_blocks(problem_of(heads), config) == (heads + config.block_h - 1) / config.block_h);
+  CHECK(config.block_size == 32);
+  CHECK(config.threads == (config.block_h >= 64 ? 256 : 128));
+}
+
+TEST_CASE("kv groups divide the heads before the block is chosen") {
+  const Problem problem = problem_of(128, 8);
+  const Config config = choose_config(problem, parse_arch("sm_90a"), {}).config;
+  CHECK(config.schedule == Schedule::cp_async);
+  CHECK(config.block_h == 16);
+  CHECK(head_blocks(problem, config) == 1);
+}
+
+TEST_CASE("what does not fit the shared memory gives up stages, then block_size, then block_h") {
+  struct Row {
+    const char* arch;
+    int block_h, block_size, stages, bytes;
+  };
+  const Row row = GENERATE(Row{"sm_90", 64, 32, 2, 221184}, Row{"sm_80", 64, 16, 1, 161792},
+                           Row{"sm_86", 32, 16, 1, 90112}, Row{"sm_89", 32, 16, 1, 90112},
+                           Row{"sm_120", 32, 16, 1, 90112}, Row{"sm_100", 64, 32, 2, 221184});
+  const Config config = choose_config(problem_of(64), parse_arch(row.arch), kCpAsync).config;
+  CAPTURE(row.arch);
+  CHECK(config.block_h == row.block_h);
+  CHECK(config.block_size == row.block_size);
+  CHECK(config.stages == row.stages);
+  CHECK(shared_memory_bytes(problem_of(64), config) == row.bytes);
+}
+
+TEST_CASE("every problem finds a config that fits on every arch") {
+  for (const Arch& arch : known_archs()) {
+    for (const int heads : {1, 7, 16, 48, 64, 100, 128, 192, 1024}) {
+      for (const int d_tail : {0, 64}) {
+        const Problem problem = problem_of(heads, 1, d_tail);
+        const Choice choice = choose_config(problem, arch);
+        CAPTURE(name(arch), heads, d_tail);
+        CHECK(shared_memory_bytes(problem, choice.config) <= shared_memory_limit(arch));
+        CHECK_FALSE(choice.why.empty());
+      }
+    }
+  }
+}
+
+TEST_CASE("wgmma is chosen on sm_90a for whole blocks of 64 heads, and there alone") {
+  CHECK(choose_config(problem_of(64), parse_arch("sm_90a")).config.schedule == Schedule::wgmma);
+  CHECK(choose_config(problem_of(128, 2), parse_arch("sm_90a")).config.schedule == Schedule::wgmma);
+  CHECK(choose_config(problem_of(40), parse_arch("sm_90a")).config.schedule == Schedule::cp_async);
+  CHECK(choose_config(problem_of(64), parse_arch("sm_90")).config.schedule == Schedule::cp_async);
+  CHECK(choose_config(problem_of(64), parse_arch("sm_100a")).config.schedule == Schedule::cp_async);
+}
+
+TEST_CASE("a forced value that wgmma cannot honour leaves the choice to cp_async") {
+  const Config config = choose_config(problem_of(64), parse_arch("sm_90a"), {.block_size = 16}).config;
+  CHECK(config.schedule == Schedule::cp_async);
+  CHECK(config.block_size == 16);
+}
+
+TEST_CASE("forced values are honoured") {
+  const ConfigRequest request = {
+      .schedule = Schedule::cp_async, .block_h = 32, .block_size = 64, .stages = 1, .threads = 256};
+  const Config config = choose_config(problem_of(64), parse_arch("sm_90"), request).config;
+  CHECK(config.block_h == 32);
+  CHECK(config.block_size == 64);
+  CHECK(config.stages == 1);
+  CHECK(config.threads == 256);
+}
+
+TEST_CASE("the seed's num_stages = 0 means one buffer") {
+  CHECK(choose_config(problem_of(16), parse_arch("sm_90"), {.stages = 0}).config.stages == 1);
+}
+
+TEST_CASE("a forced value that cannot work is refused with itself and the nearest that works") {
+  const Arch sm_90 = parse_arch("sm_90"), sm_90a = parse_arch("sm_90a");
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.block_h = 48}), contains("block_h = 48") && contains("is 64"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.block_size = 20}),
+             contains("block_size = 20") && contains("is 16"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.stages = -1}), contains("stages = -1"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.threads = 96}), contains("threads = 96") && contains("is 128"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.threads = 128}),
+             contains("threads = 128 with block_h = 64") && contains("is 256"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.block_h = 64, .stages = 8}), contains("232448") && contains("64 / 32 / 2"));
+  CHECK_THAT(refusal(problem_of(40), sm_90a, {.schedule = Schedule::wgmma}),
+             contains("heads / kv_groups = 40") && contains("cp_async"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.schedule = Schedule::wgmma}), contains("needs sm_90a"));
+  CHECK_THAT(refusal(problem_of(64), sm_90a, {.schedule = Schedule::wgmma, .threads = 256}),
+             contains("threads = 256") && contains("is 384"));
+}
+
+TEST_CASE("a problem that nothing computes is refused with the field, its value and the nearest that works") {
+  const Arch arch = parse_arch("sm_90a");
+  CHECK_THAT(refusal(problem_of(0), arch), contains("heads = 0"));
+  CHECK_THAT(refusal(problem_of(130), arch), contains("heads = 130") && contains("is 128"));
+  CHECK_THAT(refusal(problem_of(65, 2), arch),
+             contains("heads = 65 is not divisible by kv_groups = 2") && contains("problem.kv_groups"));
+  CHECK_THAT(refusal(problem_of(64, 1, 32), arch), contains("d_tail = 32"));
+  Problem problem = problem_of(64);
+  problem.d_v = 256;
+  CHECK_THAT(refusal(problem, arch), contains("d_v = 256"));
+  problem = problem_of(64);
+  problem.lse_includes_sink = true;
+  CHECK_THAT(refusal(problem, arch), contains("lse_includes_sink"));
+  problem = problem_of(64);
+  problem.deterministic = true;
+  problem.accumulate = Accumulate::partial;
+  CHECK_THAT(refusal(problem, arch), contains("deterministic") && contains("partial"));
+}
+
+TEST_CASE("an arch is known by its name, with or without sm_") {
+  CHECK(parse_arch("sm_90a") == Arch{90, true});
+  CHECK(parse_arch("86") == Arch{86, false});
+  CHECK(name(parse_arch("120a")) == "sm_120a");
+  CHECK_THROWS_WITH(parse_arch("sm_75"), contains("sm_75") && contains("sm_80"));
+  CHECK(arch_of_device(9, 0) == Arch{90, true});
+  CHECK(arch_of_device(8, 9) == Arch{89, false});
+  CHECK_THROWS_WITH(arch_of_device(7, 5), contains("7.5"));
+}

@@ -1,0 +1,96 @@
+// Kernels on the emulator, for tests: a source with its compiled form, and what became of running it.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "catch.h"
+#include "config/config.h"
+#include "emulator/host_compiler.h"
+#include "emulator/plan_on_cpu.h"
+#include "generator/generator.h"
+#include "reference/difference.h"
+#include "reference/inputs.h"
+#include "reference/reference.h"
+
+namespace smla_test {
+
+using namespace smla::core;
+
+inline bool long_tests() {
+  const char* wanted = std::getenv("SMLA_TESTS");
+  return wanted && std::string(wanted) == "long";
+}
+
+// Leaves the test where kernels cannot run: no C++ compiler.
+inline void require_host_compiler() {
+  try {
+    emulator::find_host_compiler();
+  } catch (const Error& error) {
+    SKIP(error.what());
+  }
+}
+
+struct CpuSubject {
+  Problem problem;
+  Config config;
+  KernelSource source;
+  std::unique_ptr<emulator::CompiledKernels> kernels;
+
+  CpuSubject(const Problem& p, const Config& c, KernelSource s)
+      : problem(p), config(c), source(std::move(s)), kernels(emulator::compile_for_host(source)) {}
+};
+
+inline CpuSubject make_subject(const Problem& problem, const Arch& arch, const ConfigRequest& request = {}) {
+  const Config config = choose_config(problem, arch, request).config;
+  return {problem, config, generate(problem, config)};
+}
+
+struct CpuVerdict {
+  emulator::Report report;
+  Difference d_q, d_kv, d_sink;
+  bool values_ok = true;
+
+  bool good() const { return values_ok && report.clean(); }
+  // "race-RAW wrong-values": the kinds of findings, each once.
+  std::string kinds() const {
+    std::vector<std::string> kinds;
+    for (const auto& finding : report.findings) kinds.push_back(finding.kind);
+    if (!values_ok) kinds.push_back("wrong-values");
+    std::sort(kinds.begin(), kinds.end());
+    kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+    std::string text;
+    for (const auto& kind : kinds) text += (text.empty() ? "" : " ") + kind;
+    return text;
+  }
+};
+
+// Within the bound, or as close to zero as sums of fp32 come where the gradient is nothing but their
+// rounding.
+inline bool is_close(const Difference& d, double bound) {
+  return d.finite() && (d.relative_l2 <= bound || d.max_abs < 1e-5);
+}
+
+inline CpuVerdict run_subject(const CpuSubject& subject, const HostTensors& tensors, const Gradients& want,
+                              OrderRequest order, const emulator::CpuOptions& options) {
+  const Problem& p = subject.problem;
+  const emulator::CpuCall call = emulator::make_cpu_call(p, tensors, order);
+  CpuVerdict verdict;
+  verdict.report =
+      emulator::run_on_cpu(subject.source, *subject.kernels, p, subject.config, call.call, options);
+  const emulator::CpuOutputs got = emulator::outputs_of(p, call);
+  const double bound = p.dtype == DType::bf16 ? 3e-3 : 5e-4;
+  verdict.d_q = difference(got.d_q, want.d_q);
+  verdict.d_kv = difference(got.d_kv, want.d_kv);
+  verdict.d_sink = difference(got.d_sink, want.d_sink);
+  verdict.values_ok =
+      is_close(verdict.d_q, bound) && is_close(verdict.d_kv, bound) && is_close(verdict.d_sink, 1e-3);
+  return verdict;
+}
+
+}  // namespace smla_test

@@ -1,0 +1,189 @@
+// Every family of kernels compiled for every arch, without a GPU: what ptxas says of them is held here.
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "base/error.h"
+#include "catch.h"
+#include "compiler/compiler.h"
+#include "config/config.h"
+#include "generator/generator.h"
+#include "temporary_directory.h"
+
+using namespace smla::core;
+using smla_test::TemporaryDirectory;
+
+namespace {
+
+struct Family {
+  Problem problem;
+  Arch arch;
+  ConfigRequest request = {};
+};
+
+struct Compiled {
+  KernelSource source;
+  Cubin cubin;
+  std::string error;
+};
+
+Compiled compile_family(const Family& family) {
+  Compiled result;
+  try {
+    result.source =
+        generate(family.problem, choose_config(family.problem, family.arch, family.request).config);
+    result.cubin = compile(result.source, family.arch);
+  } catch (const Error& error) {
+    result.error = error.what();
+  }
+  return result;
+}
+
+// On all cores: NVRTC compiles one text a thread.
+std::vector<Compiled> compile_all(const std::vector<Family>& families) {
+  std::vector<Compiled> results(families.size());
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> workers;
+  for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i) {
+    workers.push_back(std::async(std::launch::async, [&] {
+      for (std::size_t k = next++; k < families.size(); k = next++) results[k] = compile_family(families[k]);
+    }));
+  }
+  for (auto& worker : workers) worker.get();
+  return results;
+}
+
+void require_nvrtc() {
+  try {
+    (void)compiler_version();
+  } catch (const Error&) {
+    SKIP("no NVRTC");
+  }
+}
+
+bool compiles_for(const Arch& arch) {
+  const std::vector<int> numbers = compiler_arch_numbers();
+  return std::find(numbers.begin(), numbers.end(), arch.number) != numbers.end();
+}
+
+Problem problem_of(int heads, int d_tail, DType dtype) {
+  Problem problem;
+  problem.heads = heads;
+  problem.d_tail = d_tail;
+  problem.dtype = dtype;
+  return problem;
+}
+
+// ptxas says so when it makes wgmmas wait for each other, or ignores setmaxnreg.
+bool is_lost_speed(const std::string& warning) {
+  for (const char* code :
+       {"C7508", "C7510", "C7511", "C7512", "C7513", "C7514", "C7515", "C7516", "C7517", "C7518"}) {
+    if (warning.find(code) != std::string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("cp_async compiles for every arch without a spilled register") {
+  require_nvrtc();
+  std::vector<Family> families;
+  for (const Arch& arch : known_archs()) {
+    if (!compiles_for(arch)) continue;
+    families.push_back({problem_of(16, 64, DType::bf16), arch, {.schedule = Schedule::cp_async}});
+    families.push_back({problem_of(64, 64, DType::bf16), arch, {.schedule = Schedule::cp_async}});
+    families.push_back({problem_of(32, 0, DType::fp16), arch, {.schedule = Schedule::cp_async}});
+  }
+  REQUIRE(families.size() >= 15);
+  for (const Compiled& compiled : compile_all(families)) {
+    CAPTURE(compiled.source.name, compiled.cubin.arch, compiled.error);
+    REQUIRE(compiled.error.empty());
+    REQUIRE(compiled.cubin.kernels.size() == 4);
+    for (const KernelResources& kernel : compiled.cubin.kernels) {
+      CAPTURE(kernel.name);
+      CHECK(kernel.spill_store_bytes == 0);
+      CHECK(kernel.stack_bytes == 0);
+      CHECK(kernel.registers <= 255);
+      CHECK(kernel.code_bytes > 0);
+    }
+  }
+}
+
+TEST_CASE(
+    "wgmma compiles for sm_90a: no serialised wgmma, setmaxnreg heeded, no spill beyond the gather's few "
+    "bytes") {
+  require_nvrtc();
+  if (!compiles_for({90, true})) SKIP("this NVRTC does not compile for sm_90a");
+  Problem causal = problem_of(128, 64, DType::bf16);
+  causal.causal = causal.has_topk_length = causal.has_sink = true;
+  std::vector<Family> families;
+  for (const Problem& problem : {problem_of(64, 64, DType::bf16), problem_of(64, 0, DType::bf16),
+                                 problem_of(64, 64, DType::fp16), problem_of(128, 0, DType::fp16), causal}) {
+    families.push_back({problem, {90, true}, {.schedule = Schedule::wgmma}});
+  }
+  for (const Compiled& compiled : compile_all(families)) {
+    CAPTURE(compiled.source.name, compiled.error);
+    REQUIRE(compiled.error.empty());
+    for (const std::string& warning : compiled.cubin.warnings) {
+      CAPTURE(warning);
+      CHECK_FALSE(is_lost_speed(warning));
+    }
+    for (const KernelResources& kernel : compiled.cubin.kernels) {
+      CAPTURE(kernel.name);
+      const bool backward = kernel.name.find("smla_backward") == 0;
+      CHECK(kernel.spill_store_bytes <= (backward ? 16 : 0));  // NVRTC 13.0: 16, in the 24-register gather
+      CHECK(kernel.registers <= (backward ? 168 : 64));        // 384 x 168: what setmaxnreg shares out
+    }
+  }
+}
+
+TEST_CASE("a cold compile of the DeepSeek-V3.2 kernels takes less than 2 s of one core a kernel") {
+  require_nvrtc();
+  if (!compiles_for({90, true})) SKIP("this NVRTC does not compile for sm_90a");
+  const Compiled compiled = compile_family({problem_of(64, 64, DType::bf16), {90, true}, {}});
+  REQUIRE(compiled.error.empty());
+  CAPTURE(compiled.cubin.compile_cpu_seconds);
+  // Four kernels in one text. The bound leaves room for a slow or busy core; quickstart prints the time
+  // itself.
+  CHECK(compiled.cubin.compile_cpu_seconds < 4 * 2.0);
+}
+
+TEST_CASE("every option compiles in both schedules") {
+  require_nvrtc();
+  if (!compiles_for({90, true})) SKIP("this NVRTC does not compile for sm_90a");
+  std::vector<Family> families;
+  for (const Schedule schedule : {Schedule::cp_async, Schedule::wgmma}) {
+    Problem all = problem_of(128, 64, DType::bf16);
+    all.kv_groups = 2;
+    all.causal = all.has_topk_length = all.has_sink = all.has_delta = true;
+    all.lse_base = LseBase::e;
+    all.d_kv_type = DkvType::fp32;
+    families.push_back({all, {90, true}, {.schedule = schedule}});
+    all.lse_includes_sink = true;
+    all.dtype = DType::fp16;
+    all.d_tail = 0;
+    families.push_back({all, {90, true}, {.schedule = schedule}});
+  }
+  for (const Compiled& compiled : compile_all(families)) {
+    CAPTURE(compiled.source.name, compiled.error);
+    CHECK(compiled.error.empty());
+  }
+}
+
+TEST_CASE("a dumped file builds alone with nvcc") {
+  if (std::system("nvcc --version > /dev/null 2>&1") != 0) SKIP("no nvcc");
+  const TemporaryDirectory directory;
+  for (const char* arch : {"sm_90a", "sm_80"}) {
+    const Problem problem = problem_of(64, 64, DType::bf16);
+    const std::filesystem::path file = directory.path() / (std::string(arch) + ".cu");
+    std::ofstream(file) << generate(problem, choose_config(problem, parse_arch(arch)).config).text();
+    const std::string command = "nvcc -std=c++17 -cubin -arch=" + std::string(arch) + " -o " +
+                                (file.string() + ".cubin") + " " + file.string() + " > /dev/null 2>&1";
+    CAPTURE(command);
+    CHECK(std::system(command.c_str()) == 0);
+  }
+}

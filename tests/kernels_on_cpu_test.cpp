@@ -1,0 +1,201 @@
+// Every schedule on the emulator: what the generated kernels compute, in several orders of execution.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "cpu_kernels.h"
+
+using namespace smla_test;
+
+namespace {
+
+struct Variant {
+  const char* name;
+  Problem problem;
+  const char* arch;
+  ConfigRequest request = {};
+  InputOptions inputs = {};
+  OrderRequest order = OrderRequest::callers;
+  std::uint32_t virtual_sms = 2;
+};
+
+constexpr std::uint64_t kSeeds = 4;  // both policies of the scheduler, CTAs in order and shuffled
+constexpr std::uint64_t kLongSeeds = 40;
+
+InputOptions lists(std::int64_t queries, std::int64_t keys, std::int64_t topk) {
+  return {.queries = queries, .keys = keys, .topk = topk};
+}
+
+// Invalid entries, holes, repeats and dead rows.
+InputOptions untidy(std::int64_t queries, std::int64_t keys, std::int64_t topk) {
+  InputOptions options = lists(queries, keys, topk);
+  options.junk_share = 0.1;
+  options.hole_share = 0.1;
+  options.duplicate_share = 0.1;
+  options.dead_share = 0.2;
+  return options;
+}
+
+InputOptions untidy_batches(std::int64_t queries, std::int64_t keys, std::int64_t topk) {
+  InputOptions options = untidy(queries, keys, topk);
+  options.batch = 2;
+  options.length_per_group = true;
+  return options;
+}
+
+InputOptions causal(std::int64_t queries, std::int64_t keys, std::int64_t topk, std::int64_t query_offset) {
+  InputOptions options = untidy(queries, keys, topk);
+  options.query_offset = query_offset;
+  return options;
+}
+
+emulator::Report run_variant(const Variant& v) {
+  const CpuSubject subject = make_subject(v.problem, parse_arch(v.arch), v.request);
+  InputOptions inputs = v.inputs;
+  if (v.problem.dtype == DType::fp16) inputs.d_o_rms = 8;
+  emulator::Report total;
+  const std::uint64_t seeds = long_tests() ? kLongSeeds : kSeeds;
+  const HostTensors tensors = make_inputs(v.problem, inputs, 11);
+  const Gradients want = backward(v.problem, tensors);
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const CpuVerdict verdict =
+        run_subject(subject, tensors, want, v.order,
+                    {.seed = seed, .virtual_sms = v.virtual_sms, .step_limit = 50'000'000});
+    INFO(v.name << ", " << subject.source.name << ", seed " << seed);
+    INFO(emulator::describe(verdict.report));
+    INFO("d_q " << describe(verdict.d_q) << "; d_kv " << describe(verdict.d_kv) << "; d_sink "
+                << describe(verdict.d_sink));
+    CHECK(verdict.report.clean());
+    CHECK(verdict.values_ok);
+    total.add(verdict.report);
+  }
+  std::printf("%-44s %llu seeds: %s", v.name, static_cast<unsigned long long>(seeds),
+              emulator::describe(total).c_str());
+  return total;
+}
+
+void run_all(const std::vector<Variant>& variants) {
+  require_host_compiler();
+  emulator::Report total;
+  for (const Variant& v : variants) {
+    SECTION(v.name) {
+      total.add(run_variant(v));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Schedule cp_async computes the gradients on a CPU, in any order of execution") {
+  run_all({
+      {"1 head, one entry", {.heads = 1}, "sm_90", {}, lists(3, 40, 1)},
+      {"16 heads, causal, one tile", {.heads = 16, .causal = true}, "sm_80", {}, causal(4, 60, 17, 40)},
+      {"16 heads, untidy lists, lengths, two batches",
+       {.heads = 16, .has_topk_length = true},
+       "sm_90",
+       {},
+       untidy_batches(3, 90, 100)},
+      {"40 heads, fp16, no tail",
+       {.heads = 40, .d_tail = 0, .dtype = DType::fp16, .has_sink = true},
+       "sm_80",
+       {},
+       untidy(3, 70, 64)},
+      {"40 heads in 5 groups, delta given",
+       {.heads = 40, .kv_groups = 5, .has_delta = true},
+       "sm_90",
+       {},
+       untidy(2, 50, 33)},
+      {"64 heads, two stages, d_kv as fp32",
+       {.heads = 64, .has_sink = true, .lse_includes_sink = true, .d_kv_type = DkvType::fp32},
+       "sm_90",
+       {.schedule = Schedule::cp_async},
+       untidy(3, 150, 100)},
+      {"64 heads, small blocks of an sm_86",
+       {.heads = 64, .lse_base = LseBase::e},
+       "sm_86",
+       {},
+       untidy(2, 80, 64)},
+      {"128 heads, topk beyond the rows",
+       {.heads = 128, .has_sink = true, .lse_base = LseBase::e},
+       "sm_90",
+       {.schedule = Schedule::cp_async},
+       untidy(2, 120, 200)},
+  });
+}
+
+TEST_CASE("Schedule wgmma computes the gradients on a CPU, in any order of execution") {
+  run_all({
+      {"64 heads, one entry", {.heads = 64}, "sm_90a", {}, lists(2, 40, 1)},
+      {"64 heads, causal, part of a tile",
+       {.heads = 64, .causal = true},
+       "sm_90a",
+       {},
+       causal(3, 60, 17, 40)},
+      {"64 heads, a whole tile", {.heads = 64, .has_sink = true}, "sm_90a", {}, lists(3, 100, 64)},
+      {"64 heads, untidy lists, lengths, two batches",
+       {.heads = 64, .has_topk_length = true, .has_delta = true},
+       "sm_90a",
+       {},
+       untidy_batches(2, 150, 200)},
+      {"64 heads, fp16, no tail, d_kv as fp32",
+       {.heads = 64, .d_tail = 0, .dtype = DType::fp16, .d_kv_type = DkvType::fp32},
+       "sm_90a",
+       {},
+       untidy(3, 120, 100)},
+      {"128 heads in 2 groups, fp16",
+       {.heads = 128, .kv_groups = 2, .dtype = DType::fp16, .lse_base = LseBase::e},
+       "sm_90a",
+       {},
+       untidy(2, 90, 100)},
+      {"128 heads, no tail",
+       {.heads = 128, .d_tail = 0, .has_sink = true, .lse_includes_sink = true},
+       "sm_90a",
+       {},
+       untidy(2, 150, 130)},
+  });
+}
+
+TEST_CASE("The sweep over sorted lists computes the same, with any number of CTAs side by side") {
+  run_all({
+      {"sorted, 1 SM", {.heads = 64}, "sm_90a", {}, untidy(3, 120, 100), OrderRequest::sorted, 1},
+      {"sorted, causal, lengths, 3 SMs",
+       {.heads = 64, .causal = true, .has_topk_length = true},
+       "sm_90a",
+       {},
+       causal(6, 100, 130, 60),
+       OrderRequest::sorted,
+       3},
+      {"throttled, 2 groups, 2 SMs",
+       {.heads = 128, .kv_groups = 2, .d_tail = 0},
+       "sm_90a",
+       {},
+       untidy(5, 140, 130),
+       OrderRequest::sorted_throttled,
+       2},
+      {"throttled, 8 SMs",
+       {.heads = 64},
+       "sm_90a",
+       {},
+       untidy(20, 100, 70),
+       OrderRequest::sorted_throttled,
+       8},
+  });
+}
+
+TEST_CASE("Calls without tokens, rows or entries run on a CPU") {
+  require_host_compiler();
+  const CpuSubject wgmma = make_subject({.heads = 64, .has_sink = true}, parse_arch("sm_90a"));
+  const CpuSubject cp_async = make_subject({.heads = 8, .has_sink = true}, parse_arch("sm_80"));
+  for (const CpuSubject* subject : {&wgmma, &cp_async}) {
+    for (const auto& [queries, keys, topk] :
+         {std::array{0, 30, 10}, std::array{3, 0, 10}, std::array{3, 30, 0}}) {
+      const HostTensors tensors = make_inputs(subject->problem, lists(queries, keys, topk), 5);
+      const CpuVerdict verdict =
+          run_subject(*subject, tensors, backward(subject->problem, tensors), OrderRequest::callers,
+                      {.seed = 3, .virtual_sms = 2, .step_limit = 1'000'000});
+      INFO(subject->source.name << ", S " << queries << ", S_kv " << keys << ", topk " << topk);
+      INFO(emulator::describe(verdict.report));
+      CHECK(verdict.good());
+    }
+  }
+}
