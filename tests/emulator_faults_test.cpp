@@ -1,0 +1,88 @@
+// Faults seeded into the generated kernels: the emulator keeps finding what it finds. Each is a substitution
+// in the text of one part; a fault whose text is gone fails here, so that the list follows the templates.
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cpu_kernels.h"
+#include "seeded_faults.h"
+
+using namespace smla_test;
+
+namespace {
+
+// Two small calls that reach every path of a backward: several tiles, part of one, invalid entries, both
+// orders.
+struct FaultCase {
+  HostTensors tensors;
+  Gradients want;
+  OrderRequest order;
+};
+
+std::vector<FaultCase> fault_cases(const Problem& problem, bool sweeps) {
+  std::vector<FaultCase> cases;
+  InputOptions options = {.queries = 3, .keys = 150, .topk = 190};
+  options.hole_share = 0.1;
+  options.junk_share = 0.1;
+  HostTensors tensors = make_inputs(problem, options, 7);
+  Gradients want = backward(problem, tensors);
+  cases.push_back({tensors, want, OrderRequest::callers});
+  if (sweeps) cases.push_back({std::move(tensors), std::move(want), OrderRequest::sorted_throttled});
+  return cases;
+}
+
+// The kinds of findings of the first run that has some; empty when all runs are clean.
+std::string first_findings(const CpuSubject& subject, const std::vector<FaultCase>& cases,
+                           std::uint64_t seeds) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    for (const FaultCase& c : cases) {
+      const CpuVerdict verdict = run_subject(subject, c.tensors, c.want, c.order,
+                                             {.seed = seed, .virtual_sms = 2, .step_limit = 2'000'000});
+      if (!verdict.good()) return verdict.kinds();
+    }
+  }
+  return "";
+}
+
+void replace_in_part(KernelSource& source, const Substitution& change) {
+  for (SourcePart& part : source.parts) {
+    if (part.name != change.part) continue;
+    const auto at = part.text.find(change.from);
+    INFO("in " << change.part << ": " << change.from);
+    REQUIRE(at != std::string::npos);
+    part.text.replace(at, std::string_view(change.from).size(), change.to);
+    return;
+  }
+  FAIL("no part named " << change.part);
+}
+
+void find_all(const std::vector<SeededFault>& faults, const Problem& problem, const Arch& arch, bool sweeps) {
+  require_host_compiler();
+  const std::vector<FaultCase> cases = fault_cases(problem, sweeps);
+  const Config config = choose_config(problem, arch).config;
+  const KernelSource good = generate(problem, config);
+  REQUIRE(first_findings({problem, config, good}, cases, 2) == "");
+  for (const SeededFault& fault : faults) {
+    KernelSource source = good;
+    for (const Substitution& change : fault.changes) replace_in_part(source, change);
+    const std::string found = first_findings({problem, config, source}, cases, 4);
+    std::printf("%-14s %s\n    %s\n", fault.name, fault.what, found.empty() ? "NOT FOUND" : found.c_str());
+    INFO(fault.name << ": " << fault.what);
+    if (fault.harmless_because) {
+      CHECK(found == "");
+    } else {
+      CHECK(found != "");
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The emulator finds each fault seeded into schedule wgmma") {
+  find_all(wgmma_faults(), {.heads = 64}, parse_arch("sm_90a"), true);
+}
+
+TEST_CASE("The emulator finds each fault seeded into schedule cp_async") {
+  find_all(cp_async_faults(), {.heads = 64, .has_sink = true}, parse_arch("sm_90"), false);
+}
