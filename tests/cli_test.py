@@ -18,12 +18,14 @@ import closing_line
 BIN = sys.argv[1] if len(sys.argv) > 1 else "build/release/bin"
 TOOLS = ("smla-gen", "smla-prewarm", "smla-cache", "smla-bench")
 OK, USAGE, NOT_SUPPORTED, NO_COMPILER, CACHE, NO_GPU, NO_DISASSEMBLER, OUTPUT = 0, 2, 3, 4, 6, 7, 8, 10
+OWN_CACHE = tempfile.TemporaryDirectory()
 SHAPE = ["--heads", "16", "--arch", "sm_90a"]
 
 
 def environment(**changes):
     base = {name: value for name, value in os.environ.items()
             if not name.startswith("SMLA_") or name == "SMLA_NVRTC"}
+    base["SMLA_CACHE_DIR"] = OWN_CACHE.name  # never the user's
     base.update(changes)
     return base
 

@@ -57,7 +57,7 @@ std::string kernels_text(const KernelSource& source, const Cubin& cubin) {
                                  "registers", "spill bytes", "shared bytes", "code bytes", "grid");
   for (const KernelFacts& facts : source.kernels) {
     const KernelResources& r = resources(cubin, facts.name);
-    text += fmt::format("  {:<12} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", facts.name, facts.threads,
+    text += fmt::format("  {:<12} {:>7} {:>9} {:>11} {:>12} {:>10}  {}\n", name_of(facts.role), facts.threads,
                         r.registers, r.spill_store_bytes + r.spill_load_bytes,
                         facts.shared_bytes + r.shared_bytes, r.code_bytes, facts.grid);
   }

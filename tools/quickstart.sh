@@ -17,8 +17,13 @@ for heads in 64 128; do
 done
 printf 'kernels are kept in %s\n' "$("$bin/smla-cache" path)"
 printf 'compiled with %s\n' "$SMLA_NVRTC"
+if [ "$SMLA_NVRTC" = "$(wheel_nvrtc)" ]; then printf 'for your own programs: export SMLA_NVRTC=%s\n' "$SMLA_NVRTC"; fi
 printf 'tools: %s/  library: %s/libsmla.so  header: include/smla/smla.h\n' "$bin" "$build"
 
+if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then  # Linux and WSL
+  printf 'no GPU here, so nothing was run; done in %s s\n' "$(($(date +%s) - began))"
+  exit 0
+fi
 for heads in 64 128; do
   code=0
   "$bin/smla-bench" --heads $heads --queries 4096 --topk 2048 --check || code=$?

@@ -76,13 +76,19 @@ toolkit_nvrtc() {
   done
 }
 
-wheel_nvrtc() { printf '%s/nvrtc/nvidia/cu13/lib/libnvrtc.so.13\n' "$build"; }
+# Where the wheel's NVRTC is, or would be.
+wheel_nvrtc() {
+  case $build in
+    /*) printf '%s/nvrtc/nvidia/cu13/lib/libnvrtc.so.13\n' "$build" ;;
+    *) printf '%s/%s/nvrtc/nvidia/cu13/lib/libnvrtc.so.13\n' "$(pwd)" "$build" ;;
+  esac
+}
 
 # Sets and exports SMLA_NVRTC; fetches the pinned wheel into the build tree where no toolkit has one.
 provide_nvrtc() {
   SMLA_NVRTC=$(toolkit_nvrtc)
   if [ -z "$SMLA_NVRTC" ]; then
-    SMLA_NVRTC=$(cd "$(dirname "$build")" 2>/dev/null && pwd)/$(basename "$build")/nvrtc/nvidia/cu13/lib/libnvrtc.so.13
+    SMLA_NVRTC=$(wheel_nvrtc)
     if [ ! -e "$SMLA_NVRTC" ]; then
       say "fetching $nvrtc_wheel (90 MB), since no CUDA toolkit of 12.8 or later is here"
       scratch=$build/nvrtc.part

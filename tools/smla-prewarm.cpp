@@ -119,7 +119,7 @@ std::vector<JobResult> run_with_progress(const std::vector<ManifestEntry>& jobs,
   return run_jobs(jobs, workers, [&](const JobResult& result, const std::string& complaints) {
     if (!complaints.empty()) progress.say(complaints.substr(0, complaints.find_last_not_of('\n') + 1));
     (result.outcome == Outcome::built ? built : result.outcome == Outcome::failed ? failures : there) += 1;
-    progress.advance(line(result),
+    progress.advance(fmt::format("{} {}", name(result.outcome), result.kernel),
                      fmt::format("built {}, already there {}, failed {}", built, there, failures));
   });
 }
