@@ -18,7 +18,7 @@
 // offsets_ready (the tile's row offsets are written). Named: P_READY (score -> gradient: P and dS are written), P_FREE
 // (gradient -> score: P and dS are in registers or used), SCORE_ONLY (the score warps among themselves: the d_kv panels
 // below read P and dS rows that all four of its warps stored, and nothing else orders those), GATHER_ONLY (where in the
-// sweep this CTA starts).
+// sweep this CTA starts), DELTA_READY (gradient -> score, once: delta of the 64 heads is in shared memory).
 // Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
 //
 // Registers: 240 + 240 + 24 a thread of the three warpgroups, 64,512 in all, what 384 threads are launched with.
@@ -75,7 +75,7 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-// The CTA that follows on this SM wants its q, its d_o and the front of its list: on their way into L2 while this CTA's
+// The CTA that follows on this SM wants its q, o, d_o and the front of its list: on their way into L2 while this CTA's
 // last tile is worked on.
 PTX_FN void prefetch_heads(const Arguments& args, u32 cta, int thread) {
   if (cta >= gridDim.x) return;
@@ -85,6 +85,9 @@ PTX_FN void prefetch_heads(const Arguments& args, u32 cta, int thread) {
     cp_async_bulk_prefetch_L2((const u16*)args.q + offset_of(args.q_strides, place.b, place.s, head), Spec::d_qk * 2);
   } else {
     cp_async_bulk_prefetch_L2((const u16*)args.d_o + offset_of(args.d_o_strides, place.b, place.s, head), Spec::d_v * 2);
+    if (Spec::delta_in_backward) {
+      cp_async_bulk_prefetch_L2((const u16*)args.o + offset_of(args.o_strides, place.b, place.s, head), Spec::d_v * 2);
+    }
   }
   if (thread == 0) prefetch_global_L2(list_of(args, place));
 }
@@ -202,8 +205,18 @@ struct HeadValues {
 PTX_FN HeadValues load_head_values(const Arguments& args, int head_in_block) {
   const Place place = place_of(args, ctaid_x());
   const long long row = (place.b * args.queries + place.s) * Spec::heads + place.first_head + head_in_block;
-  return {{ld_global_nc_f32(args.row_lse + row), ld_global_nc_f32(args.row_lse + row + 8)},
-          {ld_global_nc_f32(args.row_delta + row), ld_global_nc_f32(args.row_delta + row + 8)}};
+  HeadValues values;
+  values.lse[0] = ld_global_nc_f32(args.row_lse + row);
+  values.lse[1] = ld_global_nc_f32(args.row_lse + row + 8);
+  if (Spec::delta_in_backward) {
+    bar_sync(DELTA_READY, 256);
+    values.delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4));
+    values.delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4 + 32));
+  } else {
+    values.delta[0] = ld_global_nc_f32(args.row_delta + row);
+    values.delta[1] = ld_global_nc_f32(args.row_delta + row + 8);
+  }
+  return values;
 }
 
 PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int thread) {
@@ -299,8 +312,44 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
 
 // ---- gradient ----
 
+// delta of the 64 heads, while the first tile is on its way: o from global memory, d_o from where the gather has put it.
+// (Done in preprocess it would read d_o once more: 268 MB of a call of 4,096 tokens.) Eight lanes take a head.
+PTX_FN void compute_delta(const Arguments& args, bool dead, int warp, int lane) {
+  const Place place = place_of(args, ctaid_x());
+  const int lane8 = lane & 7;
+  u32 o[4][kVPanels][4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = i * 16 + warp * 4 + (lane >> 3);
+    const u16* source = (const u16*)args.o + offset_of(args.o_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
+#pragma unroll
+    for (int panel = 0; panel < kVPanels; ++panel) ld_global_nc_v4_u32(o[i][panel], source + panel * 64);
+  }
+  mbarrier_wait_parity(Shared::q_ready, 0);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = i * 16 + warp * 4 + (lane >> 3);
+    float delta = 0.0f;
+#pragma unroll
+    for (int panel = 0; panel < kVPanels; ++panel) {
+      u32 d_o[4];
+      ld_shared_v4_u32(d_o, Shared::d_o + panel * kPanel + panel_offset<64>(row, lane8));
+      delta += dot_of_chunk(o[i][panel], d_o);
+    }
+#pragma unroll
+    for (int step = 4; step > 0; step /= 2) delta += __shfl_xor_sync(0xffffffffu, delta, step);
+    if (lane8 == 0) {
+      st_shared_u32(Shared::delta + row * 4, __float_as_uint(delta));
+      const long long global_row = (place.b * args.queries + place.s) * Spec::heads + place.first_head + row;
+      if (Spec::has_sink) st_global_f32(args.row_delta + global_row, dead ? 0.0f : delta);  // for d_sink
+    }
+  }
+  bar_arrive(DELTA_READY, 256);
+}
+
 PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
+  if (Spec::delta_in_backward) compute_delta(args, tiles == 0, warp, lane);
   float d_q[128] = {}, d_q_first[16] = {};
   mbarrier_wait_parity(Shared::q_ready, 0);
   fence_proxy_async();

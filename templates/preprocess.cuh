@@ -4,10 +4,11 @@
 //   list_length          entries of each list up to its last valid one: trailing padding costs nothing; 0 marks a dead
 //                        row, one without any valid entry
 //   row_lse              log2 of the softmax denominator, the sink in it; +inf for a dead row, so that exp2 gives 0
-//   row_delta            sum over d_v of o * d_o in fp32; 0 for a dead row, whatever o and lse hold there
+//   row_delta            sum over d_v of o * d_o in fp32; 0 for a dead row, whatever o and lse hold there. Not where the
+//                        backward computes it from the d_o that it has loaded anyway (Spec::delta_in_backward)
 //
-// A CTA takes one (token, kv group) at a time, its warps take the heads in turn. o and d_o are read once: at 64 heads
-// 128 KB a token, the only bytes that count.
+// A CTA takes one (token, kv group) at a time, its warps share the heads. o and d_o are read once: at 64 heads 128 KB a
+// token, the only bytes that count.
 #pragma once
 
 constexpr int kPreprocessThreads = 256;
@@ -99,7 +100,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
     const int heads = min(32, end - first);
     float delta = 0.0f;
 #pragma unroll 4
-    for (int i = 0; i < heads; ++i) {
+    for (int i = 0; i < heads && !Spec::delta_in_backward; ++i) {
       const float sum = delta_of_head(args, b, s, group * Spec::heads_per_group + first + i, lane);
       if (lane == i) delta = sum;
     }
@@ -108,7 +109,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
       const int head = group * Spec::heads_per_group + first + lane;
       const bool dead = length == 0;
       st_global_f32(args.row_lse + token * Spec::heads + head, dead ? infinity() : log2_denominator(args, b, s, head));
-      st_global_f32(args.row_delta + token * Spec::heads + head, dead ? 0.0f : delta);
+      if (!Spec::delta_in_backward) st_global_f32(args.row_delta + token * Spec::heads + head, dead ? 0.0f : delta);
     }
   }
   if (warp == 0 && lane == 0) st_global_u32(args.list_length + list, (u32)length);

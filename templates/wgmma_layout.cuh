@@ -16,7 +16,8 @@ struct Shared {
   static constexpr u32 p = kv + kQkPanels * kPanel;
   static constexpr u32 ds = p + kPanel;
   static constexpr u32 row_offsets = ds + kPanel;          // 2 tiles x 64 words
-  static constexpr u32 full = row_offsets + 2 * 64 * 4;    // 3 barriers
+  static constexpr u32 delta = row_offsets + 2 * 64 * 4;   // 64 floats
+  static constexpr u32 full = delta + 64 * 4;              // 3 barriers
   static constexpr u32 empty = full + 3 * 8;               // 3 barriers
   static constexpr u32 q_ready = empty + 3 * 8;
   static constexpr u32 offsets_ready = q_ready + 8;
@@ -27,7 +28,7 @@ struct Shared {
 };
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
 
-enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3, GATHER_ONLY = 4 };  // 0 is __syncthreads
+enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3, GATHER_ONLY = 4, DELTA_READY = 5 };  // 0 is __syncthreads
 
 // Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
 // along the rows, further columns a panel on.

@@ -143,6 +143,9 @@ Compiled run_nvrtc(const NvrtcLibrary& library, const KernelSource& source, cons
 
   std::vector<const char*> words;
   for (const auto& option : options) words.push_back(option.c_str());
+  // From 12.9 on NVRTC has a cache of its own beside the driver's; what it returns from there has no log, and so
+  // no resource report. Ours knows more, and prewarming must not depend on another.
+  if (library.major > 12 || (library.major == 12 && library.minor >= 9)) words.push_back("--no-cache");
   const int result =
       library.compile_program(compiled.program.get(), static_cast<int>(words.size()), words.data());
   compiled.log =
@@ -175,8 +178,8 @@ void describe_kernels(Cubin& cubin) {
       if (cubin.log.find("Function properties for " + kernel + "\n") != std::string::npos)
         continue;  // not a kernel
       cubin.warnings.push_back(fmt::format("{} reported no resources of {}", cubin.compiler, kernel));
-      found = cubin.kernels.insert(cubin.kernels.end(), {});
-      found->name = kernel;
+      cubin.kernels.push_back({.name = kernel});
+      found = cubin.kernels.end() - 1;
     }
     found->code_bytes = static_cast<std::int64_t>(section.bytes);
   }

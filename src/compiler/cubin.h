@@ -8,7 +8,7 @@
 namespace smla::core {
 
 struct KernelResources {
-  std::string name;           // the extern "C" symbol
+  std::string name = {};      // the extern "C" symbol
   int registers = 0;          // a thread, at launch
   int spill_store_bytes = 0;  // a thread
   int spill_load_bytes = 0;

@@ -78,6 +78,7 @@ struct Spec {{
   static constexpr int threads = {};
   static constexpr int shared_bytes = {};        // dynamic shared memory of backward
   static constexpr bool vector_reductions = {};  // 16-byte reductions
+  static constexpr bool delta_in_backward = {};  // else preprocess computes it, or copies the caller's
 }};
 
 )",
@@ -85,7 +86,7 @@ struct Spec {{
       text_of(p.causal), text_of(p.has_topk_length), text_of(p.has_sink), text_of(p.has_delta),
       text_of(p.lse_base == LseBase::e), text_of(p.lse_includes_sink), text_of(p.d_kv_type == DkvType::fp32),
       c.block_h, head_blocks(p, c), c.block_size, c.stages, c.threads, shared_memory_bytes(p, c),
-      text_of(c.vector_reductions));
+      text_of(c.vector_reductions), text_of(c.schedule == Schedule::wgmma && !p.has_delta));
 }
 
 std::string entry(const KernelFacts& kernel, std::string_view function, int ctas_an_sm) {
