@@ -82,12 +82,19 @@ std::map<std::string, std::vector<std::size_t>> look_up(const std::set<std::stri
   return found;
 }
 
+// Wrappers say nothing that their callers do not.
+bool is_wrapper(std::string_view part) {
+  return part.starts_with("operand");
+}
+
 std::string place_text(const std::vector<std::size_t>& chain, const std::vector<std::string_view>& lines) {
   std::string text;
   for (const std::size_t line : chain) {
     if (line == 0 || line > lines.size()) continue;
+    const std::string_view part = part_of(lines, line);
+    if (is_wrapper(part)) continue;
     if (text.empty()) {
-      text = fmt::format("line {} ({}) `{}`", line, part_of(lines, line), trimmed(lines[line - 1]));
+      text = fmt::format("line {} ({}) `{}`", line, part, trimmed(lines[line - 1]));
     } else {
       text += fmt::format(" < line {}", line);
     }

@@ -1,0 +1,115 @@
+// Every synchronisation statement of the generated kernels is left out once: the emulator finds something, or
+// the statement is on a list with the reason why another one makes it redundant.
+#include <cstdio>
+#include <map>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fault_cases.h"
+
+using namespace smla_test;
+
+namespace {
+
+struct Statement {
+  std::string part;
+  std::string text;
+  std::size_t at = 0;      // in the part
+  std::size_t number = 0;  // among those of the same text in the part, from 0
+};
+
+struct Redundant {
+  const char* part;
+  const char* text;
+  int number;  // -1: all of them
+  const char* because;
+};
+
+std::vector<Statement> statements_of(const KernelSource& source) {
+  static const std::regex synchronisation(
+      "\\b(wgmma_fence|wgmma_commit_group|wgmma_wait_group<\\d>|fence_proxy_async|mbarrier_wait_parity|"
+      "mbarrier_arrive|"
+      "mbarrier_init|bar_sync|bar_arrive|__syncthreads|cp_async_mbarrier_arrive_noinc|cp_async_commit_group|"
+      "cp_async_wait_group<[^>]*>|setmaxnreg_(?:inc|dec)<\\d+>)\\([^;]*\\);");
+  std::vector<Statement> statements;
+  for (const SourcePart& part : source.parts) {
+    if (part.name == "ptx.cuh" || part.name == "banner") continue;
+    std::map<std::string, std::size_t> numbers;
+    for (std::sregex_iterator it(part.text.begin(), part.text.end(), synchronisation), end; it != end; ++it) {
+      const std::string text = it->str();
+      statements.push_back({part.name, text, static_cast<std::size_t>(it->position()), numbers[text]++});
+    }
+  }
+  return statements;
+}
+
+// The chunks in the middle of the gradient sequence are alike; the usual run takes the outer ones.
+bool is_repetition(const Statement& s, const std::vector<Statement>& all) {
+  if (s.part != "gradient sequence") return false;
+  std::size_t count = 0;
+  for (const Statement& other : all) count += other.part == s.part && other.text == s.text;
+  return s.number >= 2 && s.number + 2 < count;
+}
+
+KernelSource without(const KernelSource& source, const Statement& s) {
+  KernelSource changed = source;
+  for (SourcePart& part : changed.parts) {
+    if (part.name == s.part) part.text = part.text.substr(0, s.at) + part.text.substr(s.at + s.text.size() - 1);
+  }
+  return changed;
+}
+
+const Redundant* redundant(const std::vector<Redundant>& list, const Statement& s) {
+  for (const Redundant& r : list) {
+    if (s.part == r.part && s.text == r.text &&
+        (r.number < 0 || static_cast<std::size_t>(r.number) == s.number)) {
+      return &r;
+    }
+  }
+  return nullptr;
+}
+
+void remove_each(const Problem& problem, const Arch& arch, const ConfigRequest& request, bool sweeps,
+                 const std::vector<Redundant>& list) {
+  require_host_compiler();
+  const std::vector<FaultCase> cases = fault_cases(problem, sweeps);
+  const Config config = choose_config(problem, arch, request).config;
+  const KernelSource source = generate(problem, config);
+  const std::vector<Statement> statements = statements_of(source);
+  REQUIRE(statements.size() > 10);
+  int removed = 0, caught = 0;
+  for (const Statement& s : statements) {
+    if (!long_tests() && is_repetition(s, statements)) continue;
+    const Redundant* reason = redundant(list, s);
+    const std::string found = first_findings({problem, config, without(source, s)}, cases, 4);
+    ++removed;
+    caught += !found.empty();
+    std::printf("%-22s %-52s #%zu %s\n", s.part.c_str(), s.text.c_str(), s.number,
+                !found.empty() ? found.c_str()
+                : reason       ? reason->because
+                               : "NOT FOUND");
+    std::fflush(stdout);
+    INFO(s.part << ": " << s.text << " #" << s.number);
+    CHECK(found.empty() == (reason != nullptr));
+  }
+  std::printf("%d of %d removals caught\n", caught, removed);
+}
+
+}  // namespace
+
+TEST_CASE("Leaving out any synchronisation of schedule wgmma is caught, or said to be redundant") {
+  remove_each({.heads = 64}, parse_arch("sm_90a"), {}, true, {});
+}
+
+TEST_CASE("Leaving out any synchronisation of schedule cp_async is caught, or said to be redundant") {
+  remove_each({.heads = 64, .has_sink = true}, parse_arch("sm_90"), {.schedule = Schedule::cp_async}, false,
+              {});
+}
+
+TEST_CASE(
+    "Leaving out any synchronisation of schedule cp_async with one stage is caught, or said to be "
+    "redundant") {
+  remove_each({.heads = 16}, parse_arch("sm_80"), {.stages = 1}, false, {});
+}
