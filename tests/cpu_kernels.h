@@ -27,8 +27,16 @@ inline bool long_tests() {
   return wanted && std::string(wanted) == "long";
 }
 
-// Leaves the test where kernels cannot run: no C++ compiler.
+// Leaves the test where the emulator cannot run.
+inline void require_emulator() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP("sanitizers do not follow the emulator's switching of stacks");
+#endif
+}
+
+// The same where its kernels cannot be compiled.
 inline void require_host_compiler() {
+  require_emulator();
   try {
     emulator::find_host_compiler();
   } catch (const Error& error) {

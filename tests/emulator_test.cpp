@@ -33,6 +33,7 @@ constexpr u32 kBase = 1024;  // of dynamic shared memory
 
 // What the emulator says of a kernel, over several seeds: the kinds of its findings.
 std::set<std::string> findings_of(const Grid& grid, const std::function<void()>& kernel) {
+  require_emulator();
   std::set<std::string> kinds;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     Report report;
@@ -249,6 +250,7 @@ TEST_CASE("An access outside the CTA's shared memory, or misaligned, ends the ru
 }
 
 TEST_CASE("Warps that wait for each other for ever are a deadlock that names them") {
+  require_emulator();
   Report report;
   launch(
       {1, 64, 64}, {.seed = 1}, [] { ptx().bar(thread() < 32 ? 1 : 2, 64, 1); }, report);
@@ -372,6 +374,7 @@ TEST_CASE("An mbarrier whose arrivals run two phases ahead is reported") {
 }
 
 TEST_CASE("The same seed is the same run, and another seed another") {
+  require_emulator();
   const auto order = [](std::uint64_t seed) {
     Report report;
     std::vector<int> threads;
