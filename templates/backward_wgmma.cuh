@@ -163,6 +163,12 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
   prefetch_heads(args, ctaid_x() + (u32)args.ctas_in_flight, thread);
 }
 
+// Index of a head of this CTA's block in row_lse and row_delta.
+PTX_FN long long row_of_head(const Arguments& args, int head_in_block) {
+  const Place place = place_of(args, ctaid_x());
+  return (place.b * args.queries + place.s) * Spec::heads + place.first_head + head_in_block;
+}
+
 // ---- score ----
 
 // d_kv of one 64-column panel: dS^T q and, in the value columns, + P^T d_o.
@@ -196,33 +202,26 @@ PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRo
   reduce_panel(s, rows, (kTop - 2) * 256);
 }
 
-// log2 denominator and delta of a thread's two heads of the block.
-struct HeadValues {
-  float lse[2];
-  float delta[2];
-};
-
-PTX_FN HeadValues load_head_values(const Arguments& args, int head_in_block) {
-  const Place place = place_of(args, ctaid_x());
-  const long long row = (place.b * args.queries + place.s) * Spec::heads + place.first_head + head_in_block;
-  HeadValues values;
-  values.lse[0] = ld_global_nc_f32(args.row_lse + row);
-  values.lse[1] = ld_global_nc_f32(args.row_lse + row + 8);
+// delta of a thread's two heads, from the gradient warpgroup or from preprocess.
+PTX_FN void load_delta(const Arguments& args, float (&delta)[2], int head_in_block) {
   if (Spec::delta_in_backward) {
     bar_sync(DELTA_READY, 256);
-    values.delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4));
-    values.delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4 + 32));
+    delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4));
+    delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4 + 32));
   } else {
-    values.delta[0] = ld_global_nc_f32(args.row_delta + row);
-    values.delta[1] = ld_global_nc_f32(args.row_delta + row + 8);
+    const long long row = row_of_head(args, head_in_block);
+    delta[0] = ld_global_nc_f32(args.row_delta + row);
+    delta[1] = ld_global_nc_f32(args.row_delta + row + 8);
   }
-  return values;
 }
 
 PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_tail[16] = {};
-  const HeadValues head = load_head_values(args, warp * 16 + (lane >> 2));
+  const int head = warp * 16 + (lane >> 2);  // and head + 8
+  const float lse[2] = {ld_global_nc_f32(args.row_lse + row_of_head(args, head)),
+                        ld_global_nc_f32(args.row_lse + row_of_head(args, head) + 8)};
+  float delta[2] = {};
   const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
   mbarrier_wait_parity(Shared::q_ready, 0);
 
@@ -264,11 +263,12 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
     const u32 counts_high = __ballot_sync(0xffffffffu, offset_high < kNoRow) >> ((lane & 3) * 2);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - head.lse[(i >> 1) & 1]);
+      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - lse[(i >> 1) & 1]);
       const int bit = ((i >> 2) & 3) * 8 + (i & 1);
       s[i] = ((i < 16 ? counts_low : counts_high) >> bit) & 1 ? e : 0.0f;
     }
     wgmma_wait_group<0>();
+    if (tile == 0) load_delta(args, delta, head);  // not earlier: the first scores need not wait for o
 
     u32 p[4][4], ds[4][4];  // as A fragments of 16 kv rows each
 #pragma unroll
@@ -277,7 +277,7 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
       for (int i = 0; i < 4; ++i) {
         const int e = k * 8 + i * 2;
         p[k][i] = pack(s[e], s[e + 1]);
-        ds[k][i] = pack(s[e] * (dp[e] - head.delta[i & 1]) * args.scale, s[e + 1] * (dp[e + 1] - head.delta[i & 1]) * args.scale);
+        ds[k][i] = pack(s[e] * (dp[e] - delta[i & 1]) * args.scale, s[e + 1] * (dp[e + 1] - delta[i & 1]) * args.scale);
       }
     }
     bar_sync(P_FREE, 256);
@@ -340,11 +340,10 @@ PTX_FN void compute_delta(const Arguments& args, bool dead, int warp, int lane) 
     for (int step = 4; step > 0; step /= 2) delta += __shfl_xor_sync(0xffffffffu, delta, step);
     if (lane8 == 0) {
       st_shared_u32(Shared::delta + row * 4, __float_as_uint(delta));
-      const long long global_row = (place.b * args.queries + place.s) * Spec::heads + place.first_head + row;
-      if (Spec::has_sink) st_global_f32(args.row_delta + global_row, dead ? 0.0f : delta);  // for d_sink
+      if (Spec::has_sink) st_global_f32(args.row_delta + row_of_head(args, row), dead ? 0.0f : delta);  // for d_sink
     }
   }
-  bar_arrive(DELTA_READY, 256);
+  if (!dead) bar_arrive(DELTA_READY, 256);
 }
 
 PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, int thread) {

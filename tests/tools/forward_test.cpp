@@ -91,7 +91,7 @@ TEST_CASE("the benchmark's forward saves what the fp64 forward saves", "[gpu]") 
     CHECK(difference(a, b).relative_l2 < (problem.dtype == DType::bf16 ? 3e-3 : 5e-4));
     for (std::size_t i = 0; i < got_lse.size(); ++i) {
       if (got_lse[i] != tensors.lse[i])
-        CHECK(got_lse[i] == Approx(tensors.lse[i]).margin(1e-4));  // equal: -inf too
+        CHECK(got_lse[i] == smla_test::Approx(tensors.lse[i]).margin(1e-4));  // equal: -inf too
     }
   }
 }
@@ -103,8 +103,8 @@ TEST_CASE("the limit of 64 heads on an H200 is 545 TFLOPS, and of 16 heads a qua
     const Problem problem = {.heads = heads};
     return call_flops(problem, lengths) / *floor_milliseconds(problem, lengths, h200) * 1e-9;
   };
-  CHECK(limit(64) == Approx(545).margin(1));
-  CHECK(limit(128) == Approx(545).margin(1));
-  CHECK(limit(16) == Approx(545.0 / 4).margin(1));
+  CHECK(limit(64) == smla_test::Approx(545).margin(1));
+  CHECK(limit(128) == smla_test::Approx(545).margin(1));
+  CHECK(limit(16) == smla_test::Approx(545.0 / 4).margin(1));
   CHECK_FALSE(floor_milliseconds({.heads = 64}, lengths, {.name = "NVIDIA A100", .multiprocessors = 108}));
 }
