@@ -257,7 +257,8 @@ inline std::vector<SeededFault> cp_async_faults() {
        {{"lists.cuh", "return row < limit ?", "return row <= limit ?"}}},
       {"red-unmasked",
        "rows that do not count are added to",
-       {{kernel, "        if (row[i] >= 0) {", "        {"}}},
+       {{kernel, "        if (row[i] >= 0) {", "        {"}},
+       "their P and dS are zero: zeros are added to row 0"},
       {"mask",
        "entries that do not count have a P",
        {{kernel, "p[j] = counts[j] ? e : 0.0f;", "p[j] = e;"}},
@@ -291,8 +292,7 @@ inline std::vector<SeededFault> cp_async_faults() {
          "const long long chunks = args.zero_bytes / 16 - 6;"}}},
       {"dead-length",
        "list_length not written",
-       {{"preprocess.cuh", "if (threadIdx.x == 0) st_global_u32(args.list_length + list, (u32)length);",
-         ""}}},
+       {{"preprocess.cuh", "st_global_u32(args.list_length + list, (u32)length);", ";"}}},
   };
 }
 
