@@ -99,7 +99,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
   for (int first = warp * kRun; first < end; first += 32) {
     const int heads = min(32, end - first);
     float delta = 0.0f;
-#pragma unroll 4
+#pragma unroll 2
     for (int i = 0; i < heads && !Spec::delta_in_backward; ++i) {
       const float sum = delta_of_head(args, b, s, group * Spec::heads_per_group + first + i, lane);
       if (lane == i) delta = sum;
