@@ -75,23 +75,6 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-// The CTA that follows on this SM wants its q, o, d_o and the front of its list: on their way into L2 while this CTA's
-// last tile is worked on.
-PTX_FN void prefetch_heads(const Arguments& args, u32 cta, int thread) {
-  if (cta >= gridDim.x) return;
-  const Place place = place_of(args, cta);
-  const int head = place.first_head + thread % 64;
-  if (thread < 64) {
-    cp_async_bulk_prefetch_L2((const u16*)args.q + offset_of(args.q_strides, place.b, place.s, head), Spec::d_qk * 2);
-  } else {
-    cp_async_bulk_prefetch_L2((const u16*)args.d_o + offset_of(args.d_o_strides, place.b, place.s, head), Spec::d_v * 2);
-    if (Spec::delta_in_backward) {
-      cp_async_bulk_prefetch_L2((const u16*)args.o + offset_of(args.o_strides, place.b, place.s, head), Spec::d_v * 2);
-    }
-  }
-  if (thread == 0) prefetch_global_L2(list_of(args, place));
-}
-
 // Where in its list this CTA starts; all gather threads get the same answer.
 PTX_FN int first_tile(const Arguments& args, int tiles, int thread) {
   if (!args.sorted) return 0;
@@ -160,7 +143,6 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
     }
     if (args.sorted && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
   }
-  prefetch_heads(args, ctaid_x() + (u32)args.ctas_in_flight, thread);
 }
 
 // Index of a head of this CTA's block in row_lse and row_delta.

@@ -337,8 +337,6 @@ PTX_FN void cp_async_bulk_prefetch_L2(const void* source, int bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(source), "r"(bytes) : "memory");
 }
 
-PTX_FN void prefetch_global_L2(const void* source) { asm volatile("prefetch.global.L2 [%0];\n" ::"l"(source)); }
-
 // ---- shared memory ----
 
 PTX_FN u32 shared_address(const void* pointer) { return (u32)__cvta_generic_to_shared(pointer); }

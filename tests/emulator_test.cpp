@@ -122,7 +122,6 @@ std::string kernel_of_all_names() {
         "cp_async_wait_group<1>()",
         "cp_async_mbarrier_arrive_noinc(x)",
         "cp_async_bulk_prefetch_L2(p, 16)",
-        "prefetch_global_L2(p)",
         "st_shared_u32(x, y)",
         "st_shared_v4_u32(x, y, y, y, y)",
         "y = ld_shared_u32(x)",

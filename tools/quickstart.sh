@@ -20,8 +20,15 @@ printf 'compiled with %s\n' "$SMLA_NVRTC"
 if [ "$SMLA_NVRTC" = "$(wheel_nvrtc)" ]; then printf 'for your own programs: export SMLA_NVRTC=%s\n' "$SMLA_NVRTC"; fi
 printf 'tools: %s/  library: %s/libsmla.so  header: include/smla/smla.h\n' "$bin" "$build"
 
+# Without a GPU the same generated text runs on the CPU, a few tokens of it, against the fp64 reference.
+check_on_cpu() {
+  printf 'no GPU that can be used here: the kernels run on the CPU instead\n'
+  "$bin/smla-check" --heads 64 --on cpu
+}
+
 if [ ! -e /dev/nvidiactl ] && [ ! -e /dev/dxg ]; then  # Linux and WSL
-  printf 'no GPU here, so nothing was run; done in %s s\n' "$(($(date +%s) - began))"
+  check_on_cpu
+  printf 'done in %s s\n' "$(($(date +%s) - began))"
   exit 0
 fi
 for heads in 64 128; do
@@ -30,7 +37,7 @@ for heads in 64 128; do
   case $code in
     0) ;;
     7)
-      printf 'no GPU that can be used here, so nothing was run\n'
+      check_on_cpu
       break
       ;;
     *) exit $code ;;

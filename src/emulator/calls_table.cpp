@@ -47,7 +47,6 @@ EmulatorCalls* calls_table() {
   calls.cp_async_wait_group = call_cp_async_wait_group;
   calls.cp_async_mbarrier_arrive_noinc = call_cp_async_mbarrier_arrive_noinc;
   calls.bulk_prefetch = call_bulk_prefetch;
-  calls.prefetch = call_prefetch;
   calls.st_shared = call_st_shared;
   calls.ld_shared = call_ld_shared;
   calls.atom_shared = call_atom_shared;

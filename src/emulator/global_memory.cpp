@@ -195,9 +195,4 @@ void call_bulk_prefetch(const void* source, int bytes) {
   check_range(source, static_cast<u32>(bytes), 16, "cp.async.bulk.prefetch");
 }
 
-void call_prefetch(const void* source) {
-  note_place();
-  check_range(source, 1, 1, "prefetch");
-}
-
 }  // namespace smla::core::emulator

@@ -68,6 +68,5 @@ void call_st_global(void* pointer, const void* value, int bytes);
 void call_red_u32(u32* pointer, u32 value);
 void call_red_f32(void* pointer, const float* values, int count);
 void call_bulk_prefetch(const void* source, int bytes);
-void call_prefetch(const void* source);
 
 }  // namespace smla::core::emulator

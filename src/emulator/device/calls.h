@@ -49,7 +49,6 @@ struct EmulatorCalls {
   void (*cp_async_wait_group)(int pending);
   void (*cp_async_mbarrier_arrive_noinc)(unsigned int barrier);
   void (*bulk_prefetch)(const void* source, int bytes);
-  void (*prefetch)(const void* source);
 
   void (*st_shared)(unsigned int address, const void* value, int bytes);
   void (*ld_shared)(void* value, unsigned int address, int bytes);

@@ -157,7 +157,6 @@ PTX_FN void cp_async_wait_group() {
 }
 PTX_FN void cp_async_mbarrier_arrive_noinc(u32 barrier) { emulator_calls->cp_async_mbarrier_arrive_noinc(barrier); }
 PTX_FN void cp_async_bulk_prefetch_L2(const void* source, int bytes) { emulator_calls->bulk_prefetch(source, bytes); }
-PTX_FN void prefetch_global_L2(const void* source) { emulator_calls->prefetch(source); }
 
 // ---- shared memory ----
 
