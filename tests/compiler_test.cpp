@@ -1,5 +1,7 @@
 #include "compiler/compiler.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,7 @@
 #include "compiler/elf_sections.h"
 #include "compiler/nvrtc_library.h"
 #include "compiler/ptxas_log.h"
+#include "fake_compiler.h"
 #include "temporary_directory.h"
 
 using namespace smla::core;
@@ -202,6 +205,70 @@ TEST_CASE("an NVRTC too old for an arch is named with its path, its version and 
   // sm_90 is known to it: the compilation is attempted, and fails for its own reason.
   REQUIRE_THAT(error_with_nvrtc(SMLA_FAKE_NVRTC, [] { compile(spilling_source(), parse_arch("sm_90")); }),
                contains("compile failed|"));
+}
+
+TEST_CASE(
+    "a kernel that the compiler's log does not mention is listed with its code, and a warning says so") {
+  const smla_test::TemporaryDirectory directory;
+  const auto image = directory.path() / "image";
+  smla_test::write_in_place(
+      image, smla_test::elf_with_sections({".text.told", ".text.silent", ".text.called", ".data"}, 48));
+  const auto child = smla_test::in_child([&]() -> std::string {
+    setenv("SMLA_NVRTC", SMLA_FAKE_NVRTC, 1);
+    setenv("SMLA_FAKE_NVRTC_IMAGE", image.c_str(), 1);
+    setenv("SMLA_FAKE_NVRTC_LOG",
+           "ptxas info    : Compiling entry function 'told' for 'sm_80'\n"
+           "ptxas info    : Function properties for told\n"
+           "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+           "ptxas info    : Used 24 registers\n"
+           "ptxas info    : Function properties for called\n",
+           1);
+    const Cubin cubin = compile(spilling_source(), parse_arch("sm_80"));
+    std::string said;
+    for (const auto& kernel : cubin.kernels) {
+      said += fmt::format("{} {} {}; ", kernel.name, kernel.registers, kernel.code_bytes);
+    }
+    return said + fmt::format("{}", fmt::join(cubin.warnings, "; "));
+  });
+  REQUIRE(child.output == "told 24 48; silent 0 48; NVRTC 11.8 reported no resources of silent");
+}
+
+TEST_CASE("NVRTC's own cache is passed by where it has one, from 12.9 on") {
+  const smla_test::TemporaryDirectory directory;
+  const auto image = directory.path() / "image", words = directory.path() / "words";
+  smla_test::write_in_place(image, smla_test::elf_with_sections({".text.k"}, 16));
+  const auto options_of = [&](const char* version) {
+    std::filesystem::remove(words);
+    smla_test::in_child([&]() -> std::string {
+      setenv("SMLA_NVRTC", SMLA_FAKE_NVRTC, 1);
+      setenv("SMLA_FAKE_NVRTC_VERSION", version, 1);
+      setenv("SMLA_FAKE_NVRTC_IMAGE", image.c_str(), 1);
+      setenv("SMLA_FAKE_NVRTC_WORDS", words.c_str(), 1);
+      compile(spilling_source(), parse_arch("sm_80"));
+      return "";
+    });
+    return content_of(words);
+  };
+  std::string plain;
+  for (const auto& option : compile_options(parse_arch("sm_80"))) plain += option + "\n";
+  for (const char* version : {"11.8", "12.0", "12.8"}) CHECK(options_of(version) == plain);
+  for (const char* version : {"12.9", "13.0", "13.1"}) CHECK(options_of(version) == plain + "--no-cache\n");
+}
+
+TEST_CASE("two builds of one NVRTC version have two identities and one name") {
+  const smla_test::TemporaryDirectory directory;
+  const auto told = [&](const std::string& bytes) {
+    const auto file = directory.path() / "libnvrtc.so.13";
+    smla_test::write_in_place(file, bytes);
+    return smla_test::in_child([&]() -> std::string {
+             setenv("SMLA_NVRTC", file.c_str(), 1);
+             return compiler_version().name() + "; " + compiler_version().identity();
+           })
+        .output;
+  };
+  CHECK(told(content_of(SMLA_FAKE_NVRTC)) == "NVRTC 11.8; NVRTC 11.8 build 0123456789abcdef");
+  CHECK(told(smla_test::fake_nvrtc_of_build('7')) == "NVRTC 11.8; NVRTC 11.8 build 7777777777777777");
+  CHECK(CompilerVersion{.major = 13, .minor = 0, .build = "", .library = "x"}.identity() == "NVRTC 13.0");
 }
 
 TEST_CASE("an arch that this NVRTC does not know is refused with those it knows") {

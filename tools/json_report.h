@@ -1,4 +1,4 @@
-// The JSON that tools print: one spelling of each value, that of the structs' fields.
+// What tools print beside the objects of plan/json.h.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,12 +13,7 @@ namespace smla::core {
 
 using Json = nlohmann::ordered_json;
 
-// What the generator says of each kernel, joined with what the compiler says of it (found by name): name,
-// role, grid, threads, registers, spill_bytes (stores and loads of a thread), stack_bytes, shared_bytes
-// (dynamic and static), code_bytes.
-Json kernels_json(const KernelSource& source, const Cubin& cubin);
-
-// The same for people: a table with one line a kernel.
+// What plan/json.h's kernels_json says, for people: a table with one line a kernel.
 std::string kernels_text(const KernelSource& source, const Cubin& cubin);
 
 Json schedule_json(const ScheduleFacts& facts);

@@ -8,14 +8,10 @@
 #include "answer.h"
 #include "check.h"
 #include "device_call.h"
-#include "driver/library.h"
 #include "floor.h"
 #include "json_report.h"
-#include "plan/arguments.h"
-#include "plan/launches.h"
 #include "plan/order.h"
 #include "plan/plan.h"
-#include "plan/workspace.h"
 #include "problem_flags.h"
 #include "reference/inputs.h"
 #include "timing.h"
@@ -63,6 +59,7 @@ struct Result {
   std::size_t workspace_bytes = 0;
   Timing call;
   std::vector<KernelTiming> kernels;
+  double host_microseconds = 0;  // of one run()
   std::vector<CheckedTensor> checked;
 
   bool passed() const {
@@ -74,18 +71,14 @@ struct Result {
 };
 
 // The kernels of the call one after another, as run() launches them, with an event between two of them.
-std::vector<KernelTiming> measure_kernels(const Plan& plan, const DeviceCall& d, const Order& order,
-                                          const TimingOptions& options) {
-  const WorkspaceLayout layout = workspace_layout(plan.problem, d.call.lengths, order);
-  const Launches launches = choose_launches(plan.problem, plan.choice.config, plan.prepared->kernels,
-                                            d.call.lengths, order, layout);
-  const Arguments arguments = make_arguments(plan.problem, d.call, layout, order, plan.facts);
+std::vector<KernelTiming> measure_kernels(const Plan& plan, const Call& call, const TimingOptions& options) {
+  const ReadyCall ready = ready_call(plan, call);
+  const Launches& launches = ready.launches;
   const std::vector<Timing> timings = measure(
-      d.call.stream, launches.count,
+      call.stream, launches.count,
       [&](const std::function<void()>& mark) {
         for (const Launch& l : launches) {
-          launch(plan.kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads,
-                 l.shared_bytes, d.call.stream, &arguments);
+          enqueue(plan, ready, l);
           mark();
         }
       },
@@ -114,7 +107,8 @@ Result measure_call(const Options& options, const Plan& plan, HostTensors& tenso
   TimingOptions warm = options.timing;
   warm.rest_seconds = 0;
   warm.load_seconds = std::min(1.0, warm.load_seconds);
-  result.kernels = measure_kernels(plan, d, result.order, warm);
+  result.kernels = measure_kernels(plan, d.call, warm);
+  result.host_microseconds = host_microseconds(d.call.stream, [&] { run(plan, d.call); });
   return result;
 }
 
@@ -143,6 +137,7 @@ std::string text_report(const Options& options, const Plan& plan, const HostTens
     text += fmt::format("  {:<20} {:>8.0f}% {:>8.0f}% of {:.1f} TFLOPS\n", "share of the limit",
                         100 * *floor / r.call.cool, 100 * *floor / r.call.steady, tflops(flops, *floor));
   }
+  text += fmt::format("  {:<20} {:>9} {:>9.1f} us to enqueue it\n", "host", "", r.host_microseconds);
   if (!r.checked.empty()) text += "\n";
   for (const CheckedTensor& c : r.checked) {
     text += fmt::format("  {:<7} {} (bound {:.0e}, {} rows): {}\n", c.name, c.passed() ? "ok" : "FAILED",
@@ -162,6 +157,7 @@ Json json_result(const Options& options, const Plan& plan, const HostTensors& te
   call["cool_tflops"] = tflops(flops, r.call.cool);
   call["steady_tflops"] = tflops(flops, r.call.steady);
   const auto floor = floor_milliseconds(plan.problem, n, plan.device);
+  call["host_us"] = r.host_microseconds;
   call["limit_tflops"] = floor ? Json(tflops(flops, *floor)) : Json();
   call["share_of_limit"] = floor ? Json(*floor / r.call.steady) : Json();
   Json kernels = Json::array();

@@ -188,7 +188,7 @@ ExitCode why_miss(const Options& options) {
   validate(problem);
   const Arch arch = parse_arch(options.arch);
   const KernelSource source = generate(problem, choose_config(problem, arch, options.flags.request).config);
-  const CacheKey key = cache_key(source, arch, compiler_version().name());
+  const CacheKey key = cache_key(source, arch, compiler_version().identity());
   const MissExplanation explanation = explain_miss(key, directories(options));
   if (!options.json) {
     print_answer(explanation.sentence + "\n");

@@ -85,7 +85,7 @@ Json report_json(const Options& options, const Choice& choice, const KernelSourc
   return {{"problem", options.flags.problem},
           {"config", choice.config},
           {"why", choice.why},
-          {"kernels", kernels_json(source, cubin)},
+          {"kernels", kernels_json(source.kernels, cubin)},
           {"arch", cubin.arch},
           {"name", source.name},
           {"key", key.hash()},
@@ -122,7 +122,7 @@ ExitCode generate_and_emit(const Options& options) {
   std::optional<CacheKey> key;
   if (options.json || (options.emit != Emit::source && options.emit != Emit::ptx)) {
     cubin = compile(source, arch, failure_directory(cache_directories()));
-    key = cache_key(source, arch, cubin->compiler);
+    key = cache_key(source, arch, compiler_version().identity());
     fmt::print(stderr, "smla-gen: compiled {} for {} in {:.2f} s by {}\n", source.name, cubin->arch,
                cubin->compile_seconds, cubin->compiler);
   }

@@ -59,4 +59,20 @@ std::vector<Timing> measure(cuda::Stream stream, std::size_t segments,
   return timings;
 }
 
+double host_microseconds(cuda::Stream stream, const std::function<void()>& enqueue, int calls) {
+  constexpr int kInFlight = 4;  // at most 16 launches: a stream takes some 1000 before a launch waits
+  std::vector<double> samples;
+  for (int i = 0; i < calls; ++i) {
+    if (i % kInFlight == 0) synchronize(stream);
+    const auto begin = std::chrono::steady_clock::now();
+    enqueue();
+    samples.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+  }
+  synchronize(stream);
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
 }  // namespace smla::core

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "cache/memo.h"
 #include "cache/store.h"
 
 namespace smla::core {
@@ -136,6 +137,7 @@ CacheRemoval trim(const fs::path& directory, std::uint64_t max_bytes, const std:
 
 CacheRemoval clear(const fs::path& directory) {
   CacheRemoval removal = sweep_all(directory);
+  unlink(memo_file(directory).c_str());  // no kernel, and not counted as one
   for (const auto& file : entry_files(directory)) {
     const auto used = usage_of(file);
     if (!used || unlink(file.c_str()) != 0) continue;

@@ -37,8 +37,8 @@ std::vector<CacheVerdict> verify_entries(const std::filesystem::path& directory)
 CacheRemoval trim(const std::filesystem::path& directory, std::uint64_t max_bytes,
                   const std::string& keep = "");
 
-// Removes all entries, abandoned temporaries and locks, and the sources of failed compilations. What a
-// running process is writing stays, as does the directory itself.
+// Removes all entries, the memos, abandoned temporaries and locks, and the sources of failed compilations.
+// What a running process is writing stays, as does the directory itself.
 CacheRemoval clear(const std::filesystem::path& directory);
 
 struct KeyDifference {

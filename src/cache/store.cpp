@@ -29,11 +29,11 @@ bool ends_with(std::string_view text, std::string_view end) {
 }
 
 // Several processes, threads and hosts may write into one directory.
-fs::path temporary_file(const fs::path& directory, const CacheKey& key) {
+fs::path temporary_file(const fs::path& directory, const std::string& name) {
   static std::atomic<unsigned> count{0};
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
-  return directory /
-         fmt::format(".{}.{}-{}-{:x}{}", key.file_name(), getpid(), count++, now, kTemporarySuffix);
+  const char* const mark = ends_with(name, kEntrySuffix) ? "" : kEntrySuffix;  // by which a sweep knows ours
+  return directory / fmt::format(".{}{}.{}-{}-{:x}{}", name, mark, getpid(), count++, now, kTemporarySuffix);
 }
 
 // Returns 0 or errno.
@@ -90,21 +90,23 @@ fs::path lock_file(const fs::path& directory, const CacheKey& key) {
   return directory / fmt::format(".{}{}", key.file_name(), kLockSuffix);
 }
 
-std::string store(const fs::path& directory, const CacheEntry& entry) {
-  const std::string bytes = to_bytes(entry);
+std::string replace_file(const fs::path& directory, const std::string& name, std::string_view bytes) {
   if (const auto fault = make_directory(directory); !fault.empty()) return fault;
-  const fs::path temporary = temporary_file(directory, entry.key);
+  const fs::path temporary = temporary_file(directory, name);
   // Readable by all: the directory decides who gets here, and a directory that is shipped is read by other
   // users.
   const int descriptor = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (descriptor < 0) return std::strerror(errno);
   flock(descriptor, LOCK_EX | LOCK_NB);  // tells a sweep that its writer lives
   int fault = write_all(descriptor, bytes);
-  if (fault == 0 && rename(temporary.c_str(), (directory / entry.key.file_name()).c_str()) != 0)
-    fault = errno;
+  if (fault == 0 && rename(temporary.c_str(), (directory / name).c_str()) != 0) fault = errno;
   if (fault != 0) unlink(temporary.c_str());
   close(descriptor);
   return fault == 0 ? "" : std::strerror(fault);
+}
+
+std::string store(const fs::path& directory, const CacheEntry& entry) {
+  return replace_file(directory, entry.key.file_name(), to_bytes(entry));
 }
 
 void touch(const fs::path& file) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.h"
@@ -20,8 +21,12 @@ inline constexpr const char* kEntrySuffix = ".smla";
 // The lock file of a key. Locks and temporaries are hidden files beside the entries.
 std::filesystem::path lock_file(const std::filesystem::path& directory, const CacheKey& key);
 
-// Writes the entry under its own name by temporary file, fsync and rename. Returns an empty string or what
-// went wrong; then nothing is left behind.
+// Writes a file of this name by temporary file, fsync and rename. Returns an empty string or what went wrong;
+// then nothing is left behind.
+std::string replace_file(const std::filesystem::path& directory, const std::string& name,
+                         std::string_view bytes);
+
+// Writes the entry under its own name, as replace_file.
 std::string store(const std::filesystem::path& directory, const CacheEntry& entry);
 
 // Marks an entry as used now, where that is permitted.

@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 
 #include "base/error.h"
 #include "compiler/elf_sections.h"
 #include "compiler/nvrtc_library.h"
+#include "compiler/nvrtc_search.h"
 #include "compiler/ptxas_log.h"
 
 namespace smla::core {
@@ -143,8 +145,8 @@ Compiled run_nvrtc(const NvrtcLibrary& library, const KernelSource& source, cons
 
   std::vector<const char*> words;
   for (const auto& option : options) words.push_back(option.c_str());
-  // From 12.9 on NVRTC has a cache of its own beside the driver's; what it returns from there has no log, and so
-  // no resource report. Ours knows more, and prewarming must not depend on another.
+  // From 12.9 on NVRTC has a cache of its own beside the driver's; what it returns from there has no log, and
+  // so no resource report. Ours knows more, and prewarming must not depend on another.
   if (library.major > 12 || (library.major == 12 && library.minor >= 9)) words.push_back("--no-cache");
   const int result =
       library.compile_program(compiled.program.get(), static_cast<int>(words.size()), words.data());
@@ -191,9 +193,19 @@ std::string CompilerVersion::name() const {
   return version_name(major, minor);
 }
 
+std::string CompilerVersion::identity() const {
+  constexpr std::size_t kDigits = 16;  // enough to tell builds apart, and short enough to read
+  return build.empty() ? name() : fmt::format("{} build {}", name(), build.substr(0, kDigits));
+}
+
 CompilerVersion compiler_version() {
   const NvrtcLibrary& library = nvrtc_library();
-  return {library.major, library.minor, library.path};
+  return {library.major, library.minor, library.build, library.path};
+}
+
+CompilerSearch compiler_search() {
+  const auto candidates = nvrtc_candidates([](const char* variable) { return std::getenv(variable); });
+  return {nvrtc_search(candidates), is_nvrtc_loaded(candidates)};
 }
 
 std::vector<int> compiler_arch_numbers() {

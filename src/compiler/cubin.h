@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace smla::core {
@@ -31,5 +32,13 @@ struct Cubin {
 
   bool operator==(const Cubin&) const = default;
 };
+
+// The kernel of this name, or null.
+inline const KernelResources* find_kernel(const Cubin& cubin, std::string_view name) {
+  for (const KernelResources& kernel : cubin.kernels) {
+    if (kernel.name == name) return &kernel;
+  }
+  return nullptr;
+}
 
 }  // namespace smla::core

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "compiler/build_id.h"
 
 namespace smla::core {
 namespace {
@@ -176,6 +177,7 @@ const NvrtcLibrary& nvrtc_library() {
       fault = load_symbols(handle, library);
       if (fault.empty()) {
         library.path = path_of(handle, candidate);
+        library.build = build_id(handle);
         return opened.emplace(named, std::move(library))
             .first->second;  // never closed: its functions are in use
       }

@@ -18,6 +18,7 @@ struct NvrtcProgram;  // nvrtcProgram is a pointer to an opaque struct
 struct NvrtcLibrary {
   std::string path;  // the file that was opened
   int major = 0, minor = 0;
+  std::string build;              // build_id.h; empty when it has none
   std::vector<int> arch_numbers;  // compute capabilities it compiles for: 80, 90, ...
 
   const char* (*error_string)(int) = nullptr;

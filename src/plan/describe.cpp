@@ -1,37 +1,11 @@
-#include <algorithm>
-
 #include "plan/json.h"
-#include "plan/launches.h"
 #include "plan/plan.h"
 
 namespace smla::core {
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-Json kernel_json(const KernelFacts& facts, const Cubin& cubin) {
-  Json json = {{"name", facts.name},
-               {"role", name_of(facts.role)},
-               {"grid", facts.grid},
-               {"threads", facts.threads},
-               {"shared_bytes", facts.shared_bytes}};
-  const auto found = std::find_if(cubin.kernels.begin(), cubin.kernels.end(),
-                                  [&](const KernelResources& r) { return r.name == facts.name; });
-  if (found != cubin.kernels.end()) {
-    json["shared_bytes"] = facts.shared_bytes + found->shared_bytes;
-    json["registers"] = found->registers;
-    json["spill_bytes"] = found->spill_store_bytes + found->spill_load_bytes;
-    json["code_bytes"] = found->code_bytes;
-  }
-  return json;
-}
-
-}  // namespace
 
 std::string describe(const Plan& plan) {
+  using Json = nlohmann::ordered_json;
   const Prepared& prepared = *plan.prepared;
-  Json kernels = Json::array();
-  for (const KernelFacts& facts : prepared.kernels) kernels.push_back(kernel_json(facts, prepared.cubin));
   const bool sorts = plan.choice.config.schedule == Schedule::wgmma && plan.facts.sort_shared_limit > 0;
   const Json json = {{"problem", plan.problem},
                      {"config", plan.choice.config},
@@ -42,7 +16,7 @@ std::string describe(const Plan& plan) {
                        {"name", plan.device.name},
                        {"multiprocessors", plan.device.multiprocessors},
                        {"ctas_in_flight", plan.facts.ctas_in_flight}}},
-                     {"kernels", std::move(kernels)},
+                     {"kernels", kernels_json(prepared.kernels, prepared.cubin)},
                      {"order", sorts ? "by keys * kv_groups: up to 12288 the caller's, above sorted, from "
                                        "65536 on sorted with prefetch "
                                        "and throttle"

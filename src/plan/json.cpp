@@ -5,8 +5,10 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
+#include "plan/launches.h"
 
 namespace smla::core {
 namespace {
@@ -129,6 +131,26 @@ void from_json(const Json& json, ConfigRequest& r) {
                {"block_size", integer("config.block_size", r.block_size)},
                {"stages", integer("config.stages", r.stages)},
                {"threads", integer("config.threads", r.threads)}});
+}
+
+Json kernels_json(const std::vector<KernelFacts>& kernels, const Cubin& cubin) {
+  Json all = Json::array();
+  for (const KernelFacts& facts : kernels) {
+    Json json = {{"name", facts.name},
+                 {"role", name_of(facts.role)},
+                 {"grid", facts.grid},
+                 {"threads", facts.threads},
+                 {"shared_bytes", facts.shared_bytes}};
+    if (const KernelResources* r = find_kernel(cubin, facts.name)) {
+      json["shared_bytes"] = facts.shared_bytes + r->shared_bytes;
+      json["registers"] = r->registers;
+      json["spill_bytes"] = r->spill_store_bytes + r->spill_load_bytes;
+      json["stack_bytes"] = r->stack_bytes;
+      json["code_bytes"] = r->code_bytes;
+    }
+    all.push_back(std::move(json));
+  }
+  return all;
 }
 
 }  // namespace smla::core

@@ -28,12 +28,6 @@ Table& table() {
   return only;
 }
 
-int static_shared_bytes(const Cubin& cubin, const std::string& kernel) {
-  const auto found = std::find_if(cubin.kernels.begin(), cubin.kernels.end(),
-                                  [&](const KernelResources& r) { return r.name == kernel; });
-  return found == cubin.kernels.end() ? 0 : found->shared_bytes;
-}
-
 LoadedKernels make_all_ready(const Prepared& prepared, const LoadedLibrary& library,
                              const DeviceProperties& device) {
   const CurrentDevice current(device.handle);
@@ -43,7 +37,9 @@ LoadedKernels make_all_ready(const Prepared& prepared, const LoadedLibrary& libr
     const cuda::Kernel kernel = library.kernel(facts.name);
     int shared_bytes = facts.shared_bytes;
     if (facts.role == KernelRole::sort_lists) {  // whatever the lengths of a call need
-      shared_bytes = shared_memory_limit(prepared.arch) - static_shared_bytes(prepared.cubin, facts.name);
+      const KernelResources* resources = find_kernel(prepared.cubin, facts.name);
+      shared_bytes =
+          shared_memory_limit(prepared.arch) - (resources != nullptr ? resources->shared_bytes : 0);
       loaded.facts.sort_shared_limit = shared_bytes;
     }
     const cuda::Function function = make_ready(kernel, facts.name, shared_bytes, device.handle);

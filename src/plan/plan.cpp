@@ -4,8 +4,6 @@
 #include "driver/driver.h"
 #include "driver/library.h"
 #include "driver/stream.h"
-#include "plan/arguments.h"
-#include "plan/launches.h"
 #include "plan/loaded.h"
 #include "plan/workspace.h"
 
@@ -52,23 +50,31 @@ std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderReque
   return workspace_layout(plan.problem, lengths, order).bytes;
 }
 
-void run(const Plan& plan, const Call& call) {
+ReadyCall ready_call(const Plan& plan, const Call& call) {
   const Config& config = plan.choice.config;
   validate(call.lengths, plan.problem, config);
   const Order order = choose_order(plan.problem, config, call.lengths, plan.facts, call.order);
   const WorkspaceLayout layout = workspace_layout(plan.problem, call.lengths, order);
   validate(call, plan.problem);
-  const Launches launches =
-      choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
-  if (launches.count == 0) return;
+  ReadyCall ready;
+  ready.stream = call.stream;
+  ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
+  if (ready.launches.count == 0) return ready;
   validate_workspace(call, layout.bytes);
+  ready.arguments = make_arguments(plan.problem, call, layout, order, plan.facts);
+  return ready;
+}
 
-  const Arguments arguments = make_arguments(plan.problem, call, layout, order, plan.facts);
+void enqueue(const Plan& plan, const ReadyCall& call, const Launch& l) {
+  launch(plan.kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads, l.shared_bytes,
+         call.stream, &call.arguments);
+}
+
+void run(const Plan& plan, const Call& call) {
+  const ReadyCall ready = ready_call(plan, call);
+  if (ready.launches.count == 0) return;
   const CurrentDevice current(plan.device.handle);
-  for (const Launch& l : launches) {
-    launch(plan.kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads, l.shared_bytes,
-           call.stream, &arguments);
-  }
+  for (const Launch& l : ready.launches) enqueue(plan, ready, l);
 }
 
 }  // namespace smla::core

@@ -9,8 +9,10 @@
 
 #include "config/config.h"
 #include "driver/device.h"
+#include "plan/arguments.h"
 #include "plan/call.h"
 #include "plan/device_facts.h"
+#include "plan/launches.h"
 #include "plan/lengths.h"
 #include "plan/order.h"
 #include "plan/prepare.h"
@@ -44,6 +46,19 @@ std::int64_t workspace_size(const Plan& plan, const Lengths& lengths,
 // Validates everything, then enqueues the call on its stream: up to four launches. Allocates nothing, waits
 // for nothing, touches no file. After an Error of validation nothing was launched.
 void run(const Plan& plan, const Call& call);
+
+// A call ready to be enqueued, for those who look at its kernels one by one.
+struct ReadyCall {
+  Launches launches;
+  Arguments arguments;  // of each of them
+  cuda::Stream stream = nullptr;
+};
+
+// Validates everything, as run(); enqueues nothing. Refers to nothing in `plan` and `call`.
+ReadyCall ready_call(const Plan& plan, const Call& call);
+
+// Enqueues one of the call's launches. The plan's device is current.
+void enqueue(const Plan& plan, const ReadyCall& call, const Launch& launch);
 
 // One JSON object: problem, config, why, arch, device, kernels, order, key, source.
 std::string describe(const Plan& plan);

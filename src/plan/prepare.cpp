@@ -14,6 +14,7 @@
 #include "cache/sha256.h"
 #include "compiler/compiler.h"
 #include "generator/generator.h"
+#include "plan/compiler_identity.h"
 #include "plan/manifest.h"
 
 namespace smla::core {
@@ -79,6 +80,9 @@ std::string looked_in(const CacheDirectories& directories) {
                         : fmt::format("{}", fmt::join(places, ", "));
 }
 
+// The NVRTC that was opened is not the one that the search for it had promised: it was replaced in between.
+struct CompilerChanged {};
+
 CacheResult find_or_compile(const KernelSource& source, const Problem& problem, const Config& config,
                             const Arch& arch) {
   const CacheDirectories directories = cache_directories();
@@ -91,9 +95,17 @@ CacheResult find_or_compile(const KernelSource& source, const Problem& problem, 
          source.name, name(arch), looked_in(directories), prewarm_line(problem, config, arch));
   }
   try {
-    const std::string compiler = compiler_version().name();
-    return find_or_build(directories, cache_key(source, arch, compiler),
-                         [&] { return compile(source, arch, failure_directory(directories)); });
+    const auto find_or_build_with = [&](const std::string& compiler) {
+      return find_or_build(directories, cache_key(source, arch, compiler), [&] {
+        if (compiler_version().identity() != compiler) throw CompilerChanged{};
+        return compile(source, arch, failure_directory(directories));
+      });
+    };
+    try {
+      return find_or_build_with(compiler_identity(directories));
+    } catch (const CompilerChanged&) {
+      return find_or_build_with(compiler_version().identity());
+    }
   } catch (const Error& error) {  // no NVRTC, or one that is too old for the arch
     if (error.status() != Status::no_compiler) throw;
     if (auto found = find_any(directories, cache_key(source, arch, ""), kCompilerLabel)) {

@@ -27,7 +27,7 @@ struct Prepared {
 };
 
 // What an entry of the disk cache is found by: schema, SHA-256 of the source text, arch, compiler and
-// options. `compiler` is "NVRTC 13.0".
+// options. `compiler` is CompilerVersion::identity().
 CacheKey cache_key(const KernelSource& source, const Arch& arch, std::string_view compiler);
 
 // The memory tier is looked up by values (problem, config, arch, SMLA_TEMPLATE_DIR); concurrent callers share
