@@ -12,10 +12,9 @@
 
 #include "answer.h"
 #include "cache/cache.h"
-#include "config/arch.h"
 #include "jobs.h"
 #include "plan/manifest.h"
-#include "problem_flags.h"
+#include "prewarm_options.h"
 #include "progress.h"
 #include "tool.h"
 
@@ -23,56 +22,14 @@ using namespace smla::core;
 
 namespace {
 
-struct Options {
-  ProblemFlags flags;
-  std::string manifest;
-  std::vector<std::string> archs;
-  std::string cache_dir;
-  std::string worker;
-  int jobs = 0;
-  bool json = false;
-};
-
 constexpr const char* kExamples =
     "  smla-prewarm --heads 64                                     into your own cache, for sm_90a\n"
     "  smla-prewarm --heads 128 --arch sm_80,sm_90a --jobs 2       for several GPUs\n"
     "  SMLA_RECORD=used.json ./train && smla-prewarm --manifest used.json --cache-dir /opt/smla\n"
     "                                     what a run used, into a directory for SMLA_SYSTEM_CACHE_DIR\n";
 
-std::vector<Arch> parse_archs(const std::vector<std::string>& names) {
-  std::vector<Arch> archs;
-  for (const std::string& text : names) archs.push_back(parse_arch(text));
-  return archs;
-}
-
-// The kernels that the command line asks for, each once.
-std::vector<ManifestEntry> wanted(const Options& options) {
-  const std::vector<Arch> archs = parse_archs(options.archs);
-  Manifest all;
-  if (!options.manifest.empty()) {
-    for (const ManifestEntry& entry : read_manifest(options.manifest)) {
-      if (archs.empty()) all.push_back(entry);
-      for (const Arch& arch : archs)
-        all.push_back({entry.problem, {}, arch});  // a config is chosen for each arch
-    }
-  }
-  if (options.flags.problem.heads != 0) {
-    const Problem& problem = options.flags.problem;
-    for (const Arch& arch : archs.empty() ? std::vector<Arch>{{90, true}} : archs) {
-      validate(problem);
-      choose_config(problem, arch, options.flags.request);  // refused before anything is compiled
-      all.push_back({problem, options.flags.request, arch});
-    }
-  }
-  std::vector<ManifestEntry> once;
-  for (const ManifestEntry& entry : all) {
-    if (std::find(once.begin(), once.end(), entry) == once.end()) once.push_back(entry);
-  }
-  return once;
-}
-
 // The workers inherit this environment.
-void prepare_environment(const Options& options) {
+void prepare_environment(const PrewarmOptions& options) {
   ::unsetenv("SMLA_JIT");     // compiling is what this program is for
   ::unsetenv("SMLA_RECORD");  // and it is no use of a kernel
   if (!options.cache_dir.empty()) {
@@ -113,7 +70,7 @@ Json json_summary(const std::vector<JobResult>& results, double seconds, const s
           {"kernels", kernels}};
 }
 
-std::vector<JobResult> run_with_progress(const std::vector<ManifestEntry>& jobs, std::size_t workers) {
+std::vector<JobResult> run_with_progress(const Manifest& jobs, std::size_t workers) {
   Progress progress(jobs.size());
   std::size_t built = 0, there = 0, failures = 0;
   return run_jobs(jobs, workers, [&](const JobResult& result, const std::string& complaints) {
@@ -124,13 +81,13 @@ std::vector<JobResult> run_with_progress(const std::vector<ManifestEntry>& jobs,
   });
 }
 
-ExitCode work(const Options& options) {
+ExitCode work(const PrewarmOptions& options) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no orphans; entries are whole or not there
   print_answer(worker_answer(do_job(parse_worker_argument(options.worker))));
   return ExitCode::ok;
 }
 
-ExitCode prewarm(const Options& options) {
+ExitCode prewarm(const PrewarmOptions& options) {
   if (!options.worker.empty()) return work(options);
   if (options.flags.problem.heads == 0 && options.manifest.empty()) {
     stop(ExitCode::usage, "nothing to compile: name a shape (--heads 64) or a file (--manifest FILE)");
@@ -138,7 +95,7 @@ ExitCode prewarm(const Options& options) {
   if (options.jobs < 0)
     fail(Status::invalid_argument, "--jobs = {} must be at least 1, or 0 for all cores", options.jobs);
   prepare_environment(options);
-  const std::vector<ManifestEntry> jobs = wanted(options);
+  const Manifest jobs = wanted_kernels(options);
   const CacheDirectories directories = cache_directories();
   if (!directories.user) stop(ExitCode::cache, "there is no cache to fill: {}", directories.user_reason);
 
@@ -161,20 +118,8 @@ ExitCode prewarm(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App app("Compiles kernels into the cache before anybody needs them. Needs no GPU.", "smla-prewarm");
-  Options options;
-  add_problem_flags(app, options.flags);
-  app.add_option("--manifest", options.manifest, "Kernels from a file, as SMLA_RECORD=FILE writes it (JSON)")
-      ->type_name("FILE");
-  app.add_option("--arch", options.archs,
-                 "GPU architectures, repeated or with commas (default: the manifest's own; sm_90a for flags)")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("ARCH");
-  app.add_option("--jobs", options.jobs, "Worker processes (default: the cores of this machine)");
-  app.add_option("--cache-dir", options.cache_dir, "Directory to fill instead of your cache")
-      ->type_name("DIR");
-  app.add_flag("--json", options.json, "Print one JSON object");
-  app.add_option("--worker", options.worker)->group("");  // hidden: how this program calls itself
+  PrewarmOptions options;
+  add_prewarm_flags(app, options);
   describe_tool(app,
                 std::string(kExamples) +
                     "\nThe first failed kernel decides the exit code; the others are compiled all "
