@@ -1,6 +1,7 @@
 // Bad tensors and scalars are refused by name and value, before anything is launched.
 #include "plan/call.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -14,6 +15,7 @@ using smla_test::contains;
 
 namespace {
 
+const Config kCpAsync = {.schedule = Schedule::cp_async};
 const Problem kAll = {.heads = 64, .has_sink = true, .has_topk_length = true};
 
 void* at(std::uintptr_t address) {
@@ -48,7 +50,7 @@ std::string refusal(Change&& change, const Problem& problem = kAll,
   Call call = good_call(problem, lengths);
   change(call);
   try {
-    validate(call, problem);
+    validate(call, problem, kCpAsync);
   } catch (const Error& error) {
     CHECK(error.status() == Status::invalid_argument);
     return error.what();
@@ -59,9 +61,9 @@ std::string refusal(Change&& change, const Problem& problem = kAll,
 }  // namespace
 
 TEST_CASE("a contiguous call is accepted") {
-  CHECK_NOTHROW(validate(good_call(kAll), kAll));
+  CHECK_NOTHROW(validate(good_call(kAll), kAll, kCpAsync));
   const Problem delta = {.heads = 16, .d_tail = 0, .has_delta = true, .d_kv_type = DkvType::fp32};
-  CHECK_NOTHROW(validate(good_call(delta), delta));
+  CHECK_NOTHROW(validate(good_call(delta), delta, kCpAsync));
 }
 
 TEST_CASE("a null pointer of a non-empty tensor is refused by name and shape") {
@@ -88,10 +90,10 @@ TEST_CASE("pointers of empty tensors may be null") {
   const Problem problem = {.heads = 64};
   Call call = good_call(problem, {1, 0, 300, 64});
   for (Tensor* t : {&call.q, &call.o, &call.d_o, &call.indices, &call.lse, &call.d_q}) t->data = nullptr;
-  CHECK_NOTHROW(validate(call, problem));
+  CHECK_NOTHROW(validate(call, problem, kCpAsync));
   call = good_call(problem, {1, 100, 0, 64});
   call.kv.data = call.d_kv.data = nullptr;
-  CHECK_NOTHROW(validate(call, problem));
+  CHECK_NOTHROW(validate(call, problem, kCpAsync));
   CHECK_THAT(refusal([](Call& c) { c.d_kv.data = nullptr; }, problem, {1, 0, 300, 64}),
              contains("d_kv is null"));
 }
@@ -123,7 +125,7 @@ TEST_CASE("C35: vector tensors need 16-byte pointers, others their natural align
   move(slice.indices, 12);
   slice.attn_sink = static_cast<const char*>(slice.attn_sink) + 4;
   slice.d_sink = static_cast<char*>(slice.d_sink) + 4;
-  CHECK_NOTHROW(validate(slice, kAll));
+  CHECK_NOTHROW(validate(slice, kAll, kCpAsync));
 }
 
 TEST_CASE("C35: strides are checked where a dimension is longer than 1, and nowhere else") {
@@ -139,6 +141,35 @@ TEST_CASE("C35: strides are checked where a dimension is longer than 1, and nowh
              contains("leaves the 64-bit"));
   CHECK(refusal([](Call& c) { c.kv.strides[2] = -3; }) == "nothing was refused");  // one kv group
   CHECK(refusal([](Call& c) { c.lse.strides[2] = 3; }) == "nothing was refused");
+}
+
+TEST_CASE("wgmma refuses a kv token stride that its 32-bit products cannot reach and names cp_async") {
+  const Config wgmma = {.schedule = Schedule::wgmma};
+  Call call = good_call(kAll);
+  call.kv.strides = {0, 1073741816, 0};
+  CHECK_NOTHROW(validate(call, kAll, wgmma));
+  call.kv.strides[1] = 1073741824;
+  CHECK_NOTHROW(validate(call, kAll, kCpAsync));
+  try {
+    validate(call, kAll, wgmma);
+    FAIL("a stride of 2^30 elements was accepted");
+  } catch (const Error& error) {
+    CHECK(error.status() == Status::not_supported);
+    CHECK_THAT(error.what(), contains("kv's token stride = 1073741824 elements (call.kv.strides[1])") &&
+                                 contains("1073741816 at most") && contains("cp_async"));
+  }
+  call.lengths.keys = 1;  // the stride is not looked at
+  CHECK_NOTHROW(validate(call, kAll, wgmma));
+}
+
+TEST_CASE("contiguous strides that 64 bits cannot hold saturate, and are refused with the lengths") {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  Call call;
+  call.lengths = {2, kMost, kMost, kMost};
+  set_contiguous_strides(call, kAll);
+  CHECK(call.q.strides == std::array<std::int64_t, 3>{kMost, 64 * 576, 576});
+  CHECK(call.indices.strides == std::array<std::int64_t, 3>{kMost, kMost, kMost});
+  CHECK_THROWS_AS(validate(call.lengths, kAll, kCpAsync), Error);
 }
 
 TEST_CASE("fp32 d_kv needs strides in multiples of 4 elements") {

@@ -60,7 +60,18 @@ TEST_CASE("a negative length and one above 2^31 - 1 are refused by name and valu
   CHECK_THAT(check({1, 1, -8, 1}), contains("keys = -8 is negative (lengths.keys)"));
   CHECK_THAT(check({1, 1, 1, 2147483648}), contains("topk = 2147483648 is above 2147483647 (lengths.topk)"));
   CHECK_NOTHROW(validate({0, 0, 0, 0}, kProblem, kWgmma));
-  CHECK_NOTHROW(validate({1, 2147483647, 1, 2147483647}, kProblem, kWgmma));
+  CHECK_NOTHROW(validate({1, 2147483647, 1, 2147483584}, kProblem, kWgmma));
+}
+
+TEST_CASE("lists that a kernel cannot round up to whole steps are refused with the longest that works") {
+  for (const Config& config : {kWgmma, kCpAsync}) {
+    CHECK_THAT(refusal(
+                   [&] {
+                     validate({1, 1, 1, 2147483585}, kProblem, config);
+                   },
+                   Status::not_supported),
+               contains("topk = 2147483585") && contains("work are 2147483584"));
+  }
 }
 
 TEST_CASE("more CTAs than a grid has are refused with the most tokens that work") {

@@ -126,7 +126,7 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
   const DeviceFacts device = {
       .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = kSharedBytes};
   validate(call.lengths, problem, config);
-  validate(call, problem);
+  validate(call, problem, config);
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
   const WorkspaceLayout layout = workspace_layout(problem, call.lengths, order);
   const Workspace workspace(layout);

@@ -14,6 +14,10 @@ namespace {
 constexpr std::array<std::string_view, 3> kDimensions = {"batch", "token", "head"};
 constexpr std::int64_t kVectorBytes = 16;  // cp.async and vector accesses of the kernels
 
+// The wgmma schedule multiplies a kv row by the token stride in bytes, which it keeps in 32 bits. 16-bit
+// elements, and a stride is a multiple of 8 of them.
+constexpr std::int64_t kLargestKvStride = std::numeric_limits<std::int32_t>::max() / 2 / 8 * 8;
+
 // One tensor of a call with what it has to satisfy.
 struct Operand {
   std::string_view name;
@@ -152,11 +156,26 @@ void check_outside(const Operand& x, const void* workspace, std::size_t bytes) {
   }
 }
 
+void check_kv_stride(const Call& call, const Config& config) {
+  const std::int64_t stride = call.kv.strides[1];
+  if (config.schedule != Schedule::wgmma || call.lengths.keys <= 1 || stride <= kLargestKvStride) return;
+  fail(Status::not_supported,
+       "kv's token stride = {} elements (call.kv.strides[1]): the schedule wgmma reaches {} at most; the "
+       "schedule cp_async takes more",
+       stride, kLargestKvStride);
+}
+
 }  // namespace
 
 void set_contiguous_strides(Call& c, const Problem& p) {
-  const auto contiguous = [](std::int64_t tokens, std::int64_t heads, std::int64_t columns) {
-    return std::array<std::int64_t, 3>{tokens * heads * columns, heads * columns, columns};
+  // Lengths are judged later: what 64 bits cannot hold saturates.
+  const auto product = [](std::int64_t a, std::int64_t b) {
+    std::int64_t result = 0;
+    return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<std::int64_t>::max() : result;
+  };
+  const auto contiguous = [&](std::int64_t tokens, std::int64_t heads, std::int64_t columns) {
+    const std::int64_t token = product(heads, columns);
+    return std::array<std::int64_t, 3>{product(tokens, token), token, columns};
   };
   const std::int64_t s = c.lengths.queries, keys = c.lengths.keys;
   c.q.strides = c.d_q.strides = contiguous(s, p.heads, p.d_qk());
@@ -171,9 +190,10 @@ float default_scale(const Problem& problem) {
   return 1.0F / std::sqrt(static_cast<float>(problem.d_qk()));
 }
 
-void validate(const Call& call, const Problem& problem) {
+void validate(const Call& call, const Problem& problem, const Config& config) {
   const std::array<Operand, kOperands> all = operands(call, problem);
   for (const Operand& x : all) check_tensor(x);
+  check_kv_stride(call, config);
   check_distinct(all);
   for (const Operand& x : all) check_outside(x, call.workspace, call.workspace_bytes);
   if (!std::isfinite(call.scale)) {

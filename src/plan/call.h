@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "config/config.h"
 #include "driver/cuda_abi.h"
 #include "plan/lengths.h"
 #include "plan/order.h"
@@ -61,8 +62,9 @@ float default_scale(const Problem& problem);
 // value: a null pointer of a non-empty tensor; a tensor that the problem does not have; pointers and strides
 // of q, kv, o, d_o, d_q, d_kv that are no multiples of 16 bytes, of others that are not naturally aligned;
 // negative strides; outputs that overlap themselves, share their first element with another tensor or lie in
-// the workspace; a scale that is not finite; a query_offset outside +-(2^31 - 1).
-void validate(const Call& call, const Problem& problem);
+// the workspace; a scale that is not finite; a query_offset outside +-(2^31 - 1). Error not_supported: a
+// token stride of kv that the kernels of this config cannot reach.
+void validate(const Call& call, const Problem& problem, const Config& config);
 
 // Null, misaligned or smaller than `needed` bytes: Error invalid_argument.
 void validate_workspace(const Call& call, std::int64_t needed);

@@ -14,6 +14,9 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();  // 
 // 0xf0000000 on mean "no reduction" (templates' sentinel).
 constexpr std::int64_t kRowOffsetLimit = 0xf0000000;
 
+// Kernels round a list up to whole steps of at most 64 entries, in 32 bits.
+constexpr std::int64_t kLargestTopk = kLargest - 63;
+
 void check_length(std::string_view name, std::int64_t value) {
   if (value < 0) fail(Status::invalid_argument, "{} = {} is negative (lengths.{})", name, value, name);
   if (value > kLargest) {
@@ -32,6 +35,10 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
   check_length("queries", lengths.queries);
   check_length("keys", lengths.keys);
   check_length("topk", lengths.topk);
+  if (lengths.topk > kLargestTopk) {
+    fail(Status::not_supported, "topk = {} (lengths.topk): the most entries of a list that work are {}",
+         lengths.topk, kLargestTopk);
+  }
 
   const std::int64_t a_token = std::int64_t{problem.kv_groups} * head_blocks(problem, config);
   const std::int64_t tokens = lengths.batch * lengths.queries;  // below 2^62

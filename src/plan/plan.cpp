@@ -55,7 +55,7 @@ ReadyCall ready_call(const Plan& plan, const Call& call) {
   validate(call.lengths, plan.problem, config);
   const Order order = choose_order(plan.problem, config, call.lengths, plan.facts, call.order);
   const WorkspaceLayout layout = workspace_layout(plan.problem, call.lengths, order);
-  validate(call, plan.problem);
+  validate(call, plan.problem, config);
   ReadyCall ready;
   ready.stream = call.stream;
   ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
