@@ -1,6 +1,8 @@
 // The rules that choose a config, and what they refuse.
 #include "config/config.h"
 
+#include <limits>
+
 #include "base/error.h"
 #include "catch.h"
 #include "config/arch.h"
@@ -118,7 +120,8 @@ TEST_CASE("a forced value that cannot work is refused with itself and the neares
   CHECK_THAT(refusal(problem_of(64), sm_90, {.threads = 96}), contains("threads = 96") && contains("is 128"));
   CHECK_THAT(refusal(problem_of(64), sm_90, {.threads = 128}),
              contains("threads = 128 with block_h = 64") && contains("is 256"));
-  CHECK_THAT(refusal(problem_of(64), sm_90, {.block_h = 64, .stages = 8}), contains("232448") && contains("64 / 32 / 2"));
+  CHECK_THAT(refusal(problem_of(64), sm_90, {.block_h = 64, .stages = 8}),
+             contains("232448") && contains("64 / 32 / 2"));
   CHECK_THAT(refusal(problem_of(40), sm_90a, {.schedule = Schedule::wgmma}),
              contains("heads / kv_groups = 40") && contains("cp_async"));
   CHECK_THAT(refusal(problem_of(64), sm_90, {.schedule = Schedule::wgmma}), contains("needs sm_90a"));
@@ -130,6 +133,10 @@ TEST_CASE("a problem that nothing computes is refused with the field, its value 
   const Arch arch = parse_arch("sm_90a");
   CHECK_THAT(refusal(problem_of(0), arch), contains("heads = 0"));
   CHECK_THAT(refusal(problem_of(130), arch), contains("heads = 130") && contains("is 128"));
+  CHECK_THAT(refusal(problem_of(2147483647), arch), contains("heads = 2147483647") && contains("is 65536"));
+  CHECK_THAT(refusal(problem_of(65600), arch), contains("heads = 65600") && contains("is 65536"));
+  CHECK_THAT(refusal(problem_of(64, std::numeric_limits<int>::min()), arch),
+             contains("kv_groups = -2147483648") && contains("works is 1"));
   CHECK_THAT(refusal(problem_of(65, 2), arch),
              contains("heads = 65 is not divisible by kv_groups = 2") && contains("problem.kv_groups"));
   CHECK_THAT(refusal(problem_of(64, 1, 32), arch), contains("d_tail = 32"));

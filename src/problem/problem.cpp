@@ -1,15 +1,19 @@
 #include "problem/problem.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 
 namespace smla::core {
 namespace {
 
+constexpr int kMostHeads = 65536;
+
 int nearest_divisor(int value, int wanted) {
   int best = 1;
-  for (int d = 1; d <= value; ++d) {
+  for (int d = 1; d <= value && best < wanted;
+       ++d) {  // ascending: what is past `wanted` only gets further away
     if (value % d == 0 && std::abs(d - wanted) < std::abs(best - wanted)) best = d;
   }
   return best;
@@ -24,10 +28,11 @@ void validate(const Problem& p) {
   if (p.heads > 128 && p.heads % 64 != 0) {
     fail(Status::not_supported,
          "heads = {} is above 128 and not a multiple of 64 (problem.heads); the nearest that works is {}",
-         p.heads, p.heads - p.heads % 64);
+         p.heads, std::min(p.heads - p.heads % 64, kMostHeads));
   }
-  if (p.heads > 65536) {
-    fail(Status::not_supported, "heads = {} is more than 65536 (problem.heads)", p.heads);
+  if (p.heads > kMostHeads) {
+    fail(Status::not_supported, "heads = {} is more than {} (problem.heads); the nearest that works is {}",
+         p.heads, kMostHeads, kMostHeads);
   }
   if (p.kv_groups < 1 || p.heads % p.kv_groups != 0) {
     fail(Status::invalid_argument,
