@@ -55,6 +55,18 @@ TEST_CASE("a manifest written by hand needs heads and arch alone") {
   CHECK(manifest[0] == ManifestEntry{{.heads = 128}, {}, {90, true}});
 }
 
+TEST_CASE("what is wrong in a manifest is said in a sentence, however large or deep it is") {
+  const auto kernel = [](const std::string& text) { return refusal(R"({"kernels": [)" + text + "]}"); };
+  CHECK_THAT(kernel(std::string(1000000, '[') + std::string(1000000, ']')), contains("and is an array"));
+  CHECK(kernel('"' + std::string(1000000, 'x') + '"').size() < 300);
+}
+
+TEST_CASE("a manifest that is a directory is refused by name") {
+  const smla_test::TemporaryDirectory directory;
+  CHECK_THROWS_WITH(read_manifest(directory.path()),
+                    contains(directory.path().string()) && contains("it is a directory"));
+}
+
 TEST_CASE("what is wrong in a manifest is said with its place") {
   CHECK_THAT(refusal("{"), contains("shapes.json is not JSON"));
   CHECK_THAT(refusal("[]"), contains("shapes.json is no manifest"));
@@ -62,6 +74,8 @@ TEST_CASE("what is wrong in a manifest is said with its place") {
              contains("version 2; this smla reads version 1"));
   const auto kernel = [](const std::string& text) { return refusal(R"({"kernels": [)" + text + "]}"); };
   CHECK_THAT(kernel(R"({"problem": {"heads": 64}})"), contains("shapes.json, kernel 0: a kernel needs"));
+  CHECK_THAT(kernel(R"({"problem": {"heads": 18446744073709551615}, "arch": "sm_90a"})"),
+             contains("problem.heads = 18446744073709551615 is not in the range"));
   CHECK_THAT(kernel(R"({"problem": {"heads": "64"}, "arch": "sm_90a"})"),
              contains("problem.heads = \"64\" is not an integer"));
   CHECK_THAT(kernel(R"({"problem": {"heads": 64, "hats": 1}, "arch": "sm_90a"})"),

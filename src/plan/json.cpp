@@ -19,7 +19,7 @@ using Readers = std::map<std::string, std::function<void(const Json&)>>;
 // Hands each field of an object to its reader.
 void read_object(const Json& json, const char* what, const Readers& readers) {
   if (!json.is_object())
-    fail(Status::invalid_argument, "{} is {} where an object is wanted", what, json.dump());
+    fail(Status::invalid_argument, "{} is {} where an object is wanted", what, shown(json));
   for (const auto& [field, value] : json.items()) {
     const auto reader = readers.find(field);
     if (reader == readers.end())
@@ -30,17 +30,18 @@ void read_object(const Json& json, const char* what, const Readers& readers) {
 
 int read_int(const Json& json, const char* field) {
   if (!json.is_number_integer())
-    fail(Status::invalid_argument, "{} = {} is not an integer", field, json.dump());
+    fail(Status::invalid_argument, "{} = {} is not an integer", field, shown(json));
   const auto value = json.get<std::int64_t>();
-  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-    fail(Status::invalid_argument, "{} = {} is not in the range of a 32-bit integer", field, json.dump());
+  const bool wraps = json.is_number_unsigned() && value < 0;  // 2^63 and above
+  if (wraps || value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+    fail(Status::invalid_argument, "{} = {} is not in the range of a 32-bit integer", field, shown(json));
   }
   return static_cast<int>(value);
 }
 
 bool read_bool(const Json& json, const char* field) {
   if (!json.is_boolean())
-    fail(Status::invalid_argument, "{} = {} is neither true nor false", field, json.dump());
+    fail(Status::invalid_argument, "{} = {} is neither true nor false", field, shown(json));
   return json.get<bool>();
 }
 
@@ -49,11 +50,19 @@ template <class T>
 T read_word(const Json& json, const char* field, T first, T second) {
   if (json.is_string() && json.get<std::string>() == name(first)) return first;
   if (json.is_string() && json.get<std::string>() == name(second)) return second;
-  fail(Status::invalid_argument, "{} = {} is neither \"{}\" nor \"{}\"", field, json.dump(), name(first),
+  fail(Status::invalid_argument, "{} = {} is neither \"{}\" nor \"{}\"", field, shown(json), name(first),
        name(second));
 }
 
 }  // namespace
+
+std::string shown(const Json& json) {
+  constexpr std::size_t kMost = 80;
+  if (json.is_array() && !json.empty()) return "an array";
+  if (json.is_object() && !json.empty()) return "an object";
+  const std::string text = json.dump(-1, ' ', true);
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+}
 
 void to_json(Json& json, const Problem& p) {
   json = {{"heads", p.heads},
@@ -124,7 +133,7 @@ void from_json(const Json& json, ConfigRequest& r) {
               {{"schedule",
                 [&r](const Json& v) {
                   if (!v.is_string())
-                    fail(Status::invalid_argument, "config.schedule = {} is no name", v.dump());
+                    fail(Status::invalid_argument, "config.schedule = {} is no name", shown(v));
                   r.schedule = parse_schedule(v.get<std::string>());
                 }},
                {"block_h", integer("config.block_h", r.block_h)},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "compiler/cubin.h"
@@ -20,6 +21,9 @@ void to_json(nlohmann::ordered_json& json, const ConfigRequest& request);  // th
 // word.
 void from_json(const nlohmann::ordered_json& json, Problem& problem);
 void from_json(const nlohmann::ordered_json& json, ConfigRequest& request);
+
+// A value for a sentence: its first 80 bytes, or "an array" or "an object", however large or deep it is.
+std::string shown(const nlohmann::ordered_json& json);
 
 // What the generator says of each kernel, joined with what the compiler says of it (found by name): name,
 // role, grid, threads, shared_bytes (dynamic and static), registers, spill_bytes (stores and loads of a

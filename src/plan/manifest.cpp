@@ -26,7 +26,7 @@ ManifestEntry read_entry_of(const Json& json) {
   ManifestEntry entry;
   if (!json.is_object() || !json.contains("problem") || !json.contains("arch") || !json["arch"].is_string()) {
     fail(Status::invalid_argument, "a kernel needs the fields \"problem\" and \"arch\", and is {}",
-         json.dump());
+         shown(json));
   }
   for (const auto& [field, value] : json.items()) {
     if (field != "problem" && field != "arch" && field != "config") {
@@ -104,7 +104,7 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
   }
   if (json.contains("smla_manifest") && json["smla_manifest"] != kManifestVersion) {
     fail(Status::invalid_argument, "{} is a manifest of version {}; this smla reads version {}", origin,
-         json["smla_manifest"].dump(), kManifestVersion);
+         shown(json["smla_manifest"]), kManifestVersion);
   }
   Manifest manifest;
   for (const Json& kernel : json["kernels"]) {
@@ -120,6 +120,10 @@ Manifest parse_manifest(std::string_view text, std::string_view origin) {
 }
 
 Manifest read_manifest(const std::filesystem::path& file) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    fail(Status::invalid_argument, "the manifest {} cannot be read: it is a directory", file.string());
+  }
   std::ifstream stream(file, std::ios::binary);
   const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   if (!stream.is_open() || stream.bad()) {
