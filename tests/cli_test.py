@@ -75,6 +75,17 @@ class EveryTool(Case):
     def test_a_number_that_is_none_is_a_usage_error(self):
         self.refused(USAGE, "--heads", "smla-gen", "--heads", "sixty")
 
+    def test_an_empty_value_is_a_usage_error_and_not_a_default(self):
+        with tempfile.TemporaryDirectory() as directory:
+            entry = os.path.join(directory, "sparse-mla-bwd-h1.smla")
+            with open(entry, "w") as file:
+                file.write("x")
+            self.refused(USAGE, '--dir = "" is empty', "smla-cache", "clear", "--dir", "", SMLA_CACHE_DIR=directory)
+            self.assertTrue(os.path.exists(entry))
+        self.refused(USAGE, '--heads = "" is empty', "smla-gen", "--heads", "")
+        self.refused(USAGE, '--out = "" is empty', "smla-gen", *SHAPE, "--out", "")
+        self.refused(USAGE, '--cache-dir = "" is empty', "smla-prewarm", *SHAPE, "--cache-dir", "")
+
     def test_a_full_stdout_is_an_error_of_its_own(self):
         for arguments in (["--help"], ["--heads", "16"], ["--list"]):
             with open("/dev/full", "w") as full:
@@ -106,6 +117,7 @@ class Gen(Case):
 
     def test_heads_are_required(self):
         self.refused(USAGE, "--heads is missing", "smla-gen")
+        self.refused(USAGE, "heads = 0 must be at least 1", "smla-gen", "--heads", 0)
 
     def test_bad_values_are_refused_by_name_and_value(self):
         self.refused(USAGE, "heads = 9 is not divisible by kv_groups = 2", "smla-gen", "--heads", 9, "--kv-groups", 2)
@@ -271,6 +283,7 @@ class PrewarmAndCache(Case):
             self.answered("smla-cache", "verify", "--dir", directory)
             with open(copy, "wb") as file:
                 file.write(content[:-100])
+            self.assertEqual(run("smla-cache", "verify", "--dir", directory).stdout.count(copy), 1)
             result = run("smla-cache", "verify", "--dir", directory, "--json")
             self.assertEqual(result.returncode, CACHE)
             self.assertEqual(json.loads(result.stdout)["damaged"], 1)
@@ -307,6 +320,34 @@ class PrewarmAndCache(Case):
                 self.assertEqual(self.entries(directory), [])
 
 
+class ClosedDirectories(Case):
+    def test_a_directory_that_this_user_may_not_read_or_write_is_no_empty_one(self):
+        user = 65534 if os.geteuid() == 0 else None  # root may do anything
+        with tempfile.TemporaryDirectory() as directory:
+            def refused(mode, word, *arguments):
+                os.chmod(directory, mode)
+                result = subprocess.run([os.path.join(BIN, "smla-cache"), *arguments, "--dir", directory], text=True,
+                                        capture_output=True, env=environment(SMLA_CACHE_DIR="/nonexistent"), user=user)
+                self.assertEqual((result.returncode, result.stdout), (CACHE, ""), result.stderr)
+                self.assertIn(f"{directory} cannot be {word}: Permission denied", result.stderr)
+            try:
+                refused(0o000, "read", "list")
+                refused(0o000, "read", "verify")
+                refused(0o555, "cleared", "clear")
+                refused(0o555, "trimmed", "trim", "--max-bytes", "0")
+            except PermissionError:
+                self.skipTest("the tools lie where another user does not reach them")
+            finally:
+                os.chmod(directory, 0o700)
+
+
+class TrimSizes(Case):
+    def test_sizes_that_64_bits_do_not_hold_are_refused(self):
+        for size, named in (("-1", "-1"), ("99999999999999999999", "99999999999999999999"), ("nan", "nan"),
+                            ("M", "M"), ("18446744073709551615K", "18446744073709551615")):
+            self.refused(USAGE, named, "smla-cache", "trim", f"--max-bytes={size}")
+
+
 class Bench(Case):
     def test_a_machine_without_a_driver_has_an_exit_code_of_its_own(self):
         self.refused(NO_GPU, "/nowhere/libcuda.so", "smla-bench", "--heads", 64, SMLA_LIBCUDA="/nowhere/libcuda.so")
@@ -315,6 +356,17 @@ class Bench(Case):
         self.refused(USAGE, "--topk = 0", "smla-bench", "--heads", 64, "--topk", 0)
         self.refused(USAGE, '"upwards"', "smla-bench", "--heads", 64, "--order", "upwards")
         self.refused(USAGE, "--heads is missing", "smla-bench")
+        self.refused(USAGE, "--samples = 0", "smla-bench", "--heads", 64, "--check", "--samples", 0)
+        self.refused(USAGE, "--seconds = nan", "smla-bench", "--heads", 64, "--seconds", "nan")
+
+
+class Check(Case):
+    def test_lengths_that_no_memory_holds_are_refused_by_value(self):
+        self.refused(USAGE, "queries = 9223372036854775807", "smla-check", "--heads", 64, "--on", "cpu",
+                     "--queries", 2**63 - 1)
+
+    def test_a_temporary_directory_that_is_not_there_is_named(self):
+        self.refused(USAGE, "TMPDIR", "smla-check", "--heads", 16, "--on", "cpu", TMPDIR="/nowhere")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -14,6 +15,7 @@
 
 using namespace smla::core;
 using smla_test::Approx;
+using smla_test::contains;
 
 namespace {
 
@@ -155,4 +157,21 @@ TEST_CASE("options that cannot work are refused with their value") {
   REQUIRE_THROWS_WITH(make_lists(problem, {.junk_share = 1.5}, 1), smla_test::contains("junk_share = 1.5"));
   REQUIRE_THROWS_WITH(parse_list_kind("sorted"), smla_test::contains("'sorted'"));
   REQUIRE(parse_list_kind("neighbours") == ListKind::neighbours);
+}
+
+TEST_CASE("lengths beyond 2^31 - 1 and a list file that is a directory are refused by value") {
+  const Problem problem{.heads = 1};
+  const auto refusal = [&](const InputOptions& options) -> std::string {
+    try {
+      make_inputs(problem, options, 1);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::invalid_argument);
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  CHECK_THAT(refusal({.queries = std::numeric_limits<std::int64_t>::max(), .keys = 4, .topk = 4}),
+             contains("must not exceed 2147483647") && contains("queries = 9223372036854775807"));
+  CHECK_THAT(refusal({.queries = 1, .keys = 4, .topk = 4, .lists = ListKind::file, .list_file = "/"}),
+             contains("cannot open the list file /: it is a directory"));
 }

@@ -20,7 +20,7 @@ const char* meaning(ExitCode code) {
     case ExitCode::cache:
       return "an entry is missing or damaged, or could not be stored";
     case ExitCode::no_gpu:
-      return "no driver, no GPU, or the driver refused a call";
+      return "no driver or no usable GPU";
     case ExitCode::no_disassembler:
       return "nvdisasm and cuobjdump not found";
     case ExitCode::check_failed:
@@ -52,7 +52,7 @@ ExitCode exit_code(Status status) {
     case Status::not_cached:
       return ExitCode::cache;
     case Status::cuda_error:
-      return ExitCode::no_gpu;
+      return ExitCode::cuda_error;
     case Status::capturing:
       return ExitCode::internal;  // no tool captures a stream
     case Status::internal_error:

@@ -32,12 +32,21 @@ void add_word(CLI::App& app, const std::string& flag, T& target, const std::arra
       ->group(group);
 }
 
+// The tools take heads = 0 for "not given".
+std::string refuse_zero(const std::string& text) {
+  int value = 1;
+  const bool is_number = CLI::detail::lexical_cast(text, value);
+  return is_number && !text.empty() && value == 0 ? "heads = 0 must be at least 1" : "";
+}
+
 }  // namespace
 
 void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
   const std::string what = "What is computed", how = "How it is computed (chosen when not given)";
   Problem& p = flags.problem;
-  app.add_option("--heads", p.heads, "Query heads: 1 to 128, and multiples of 64 above")->group(what);
+  app.add_option("--heads", p.heads, "Query heads: 1 to 128, and multiples of 64 above")
+      ->check(CLI::Validator(refuse_zero, ""))
+      ->group(what);
   app.add_option("--kv-groups", p.kv_groups, "Groups of kv heads, a divisor of --heads")
       ->capture_default_str()
       ->group(what);

@@ -203,6 +203,17 @@ void require_lengths(const InputOptions& n) {
   positive("--topk", n.topk);
 }
 
+void require_measurement(const Options& options) {
+  const double seconds = options.timing.load_seconds;
+  if (!(seconds >= 0 && seconds <= 3600)) {
+    fail(Status::invalid_argument, "--seconds = {} is not in [0, 3600]", seconds);
+  }
+  if (options.samples < 1) {
+    fail(Status::invalid_argument, "--samples = {} must be at least 1: there would be nothing to compare",
+         options.samples);
+  }
+}
+
 ExitCode bench(Options options) {
   if (options.flags.problem.heads == 0) {
     stop(ExitCode::usage, "--heads is missing: the number of query heads, such as --heads 64");
@@ -211,6 +222,7 @@ ExitCode bench(Options options) {
   options.inputs.keys = options.keys.value_or(options.inputs.queries);
   options.inputs.with_forward = false;
   require_lengths(options.inputs);
+  require_measurement(options);
   validate(options.flags.problem);
 
   const auto plan = create_plan(options.flags.problem, options.flags.request, options.device);

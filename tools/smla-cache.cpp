@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -61,10 +65,18 @@ fs::path user_directory(const CacheDirectories& tiers) {
   return *tiers.user;
 }
 
+// A directory that is closed to this user would look like an empty one.
+void require_access(const fs::path& directory, int mode, const char* what) {
+  if (::access(directory.c_str(), mode) != 0) {
+    stop(ExitCode::cache, "{} cannot be {}: {}", directory.string(), what, std::strerror(errno));
+  }
+}
+
 std::vector<fs::path> present(const CacheDirectories& tiers) {
   std::vector<fs::path> found;
   if (tiers.system) found.push_back(*tiers.system);
   if (tiers.user) found.push_back(*tiers.user);
+  for (const fs::path& directory : found) require_access(directory, R_OK | X_OK, "read");
   return found;
 }
 
@@ -95,7 +107,7 @@ Json listing_json(const CacheListing& l) {
 
 std::string listing_text(const CacheListing& l) {
   if (!l.fault.empty())
-    return fmt::format("{:>10}  {}  {}: {}\n", l.bytes, utc(l.last_use), l.path.string(), l.fault);
+    return fmt::format("{:>10}  {}  {}\n", l.bytes, utc(l.last_use), l.fault);  // which names the file
   return fmt::format("{:>10}  {}  {:<12}  {}\n", l.bytes, utc(l.last_use), l.entry.cubin.compiler,
                      l.path.filename().string());
 }
@@ -131,7 +143,7 @@ ExitCode verify(const Options& options) {
       (verdict.fault.empty() ? whole : faults) += 1;
       entries.push_back(
           {{"file", verdict.path.string()}, {"fault", verdict.fault.empty() ? Json() : Json(verdict.fault)}});
-      if (!verdict.fault.empty()) text += fmt::format("{}: {}\n", verdict.path.string(), verdict.fault);
+      if (!verdict.fault.empty()) text += verdict.fault + "\n";  // names the file
     }
   }
   text += fmt::format("{} whole, {} damaged\n", whole, faults);
@@ -217,14 +229,25 @@ ExitCode print_removal(const Options& options, const fs::path& directory, const 
   return ExitCode::ok;
 }
 
+// CLI::AsSizeValue wraps a negative number round and saturates what 64 bits cannot hold.
+std::string refuse_wrapping(const std::string& text) {
+  std::uint64_t number = 0;
+  const auto error = std::from_chars(text.data(), text.data() + text.size(), number).ec;
+  return error == std::errc()
+             ? ""
+             : fmt::format("\"{}\" is no size that 64 bits hold, such as 500000 or 100M", text);
+}
+
 ExitCode trim_cache(const Options& options) {
   const CacheDirectories tiers = directories(options);
   const fs::path directory = user_directory(tiers);
+  require_access(directory, R_OK | W_OK | X_OK, "trimmed");
   return print_removal(options, directory, trim(directory, options.max_bytes.value_or(tiers.max_bytes)));
 }
 
 ExitCode clear_cache(const Options& options) {
   const fs::path directory = user_directory(directories(options));
+  require_access(directory, R_OK | W_OK | X_OK, "cleared");
   return print_removal(options, directory, clear(directory));
 }
 
@@ -264,7 +287,8 @@ int main(int argc, char** argv) {
 
   CLI::App* trimming = add("trim", "Remove the least recently used entries", trim_cache);
   trimming->add_option("--max-bytes", options.max_bytes, "What may stay: 500000, 100M (default: the cap)")
-      ->transform(CLI::AsSizeValue(false));
+      ->transform(CLI::AsSizeValue(false))
+      ->transform(CLI::Validator(refuse_wrapping, ""));  // the last to be added is the first to run
   add("clear", "Remove all entries", clear_cache);
 
   describe_tool(app, kExamples,

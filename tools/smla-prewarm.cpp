@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -73,8 +74,11 @@ Json json_summary(const std::vector<JobResult>& results, double seconds, const s
 std::vector<JobResult> run_with_progress(const Manifest& jobs, std::size_t workers) {
   Progress progress(jobs.size());
   std::size_t built = 0, there = 0, failures = 0;
+  std::set<std::string> said;  // what every worker has to say of the directory is said once
   return run_jobs(jobs, workers, [&](const JobResult& result, const std::string& complaints) {
-    if (!complaints.empty()) progress.say(complaints.substr(0, complaints.find_last_not_of('\n') + 1));
+    if (!complaints.empty() && said.insert(complaints).second) {
+      progress.say(complaints.substr(0, complaints.find_last_not_of('\n') + 1));
+    }
     (result.outcome == Outcome::built ? built : result.outcome == Outcome::failed ? failures : there) += 1;
     progress.advance(fmt::format("{} {}", name(result.outcome), result.kernel),
                      fmt::format("built {}, already there {}, failed {}", built, there, failures));

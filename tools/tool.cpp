@@ -5,6 +5,7 @@
 #include <exception>
 #include <new>
 #include <sstream>
+#include <stdexcept>
 
 #include "answer.h"
 
@@ -17,9 +18,21 @@ ExitCode say(ExitCode code, const std::string& sentence) {
   return code;
 }
 
+// An empty value is a variable of a script that was never set: `clear --dir "$UNSET"` must not clear another
+// directory.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) stop(ExitCode::usage, "{} = \"\" is empty", option->get_name());
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands()) refuse_empty_values(*command);
+}
+
 ExitCode parse_and_run(CLI::App& app, int argc, char** argv, const std::function<ExitCode()>& body) {
   try {
     app.parse(argc, argv);
+    refuse_empty_values(app);
     return body();
   } catch (const CLI::ParseError& end) {  // --help and --version end here too
     std::ostringstream answer, complaint;
@@ -48,6 +61,8 @@ int run_tool(CLI::App& app, int argc, char** argv, const std::function<ExitCode(
   } catch (const ToolError& error) {
     code = say(error.code(), error.what());
   } catch (const std::bad_alloc&) {
+    code = say(ExitCode::internal, "smla: out of memory");
+  } catch (const std::length_error&) {  // of a container: more than any memory holds
     code = say(ExitCode::internal, "smla: out of memory");
   } catch (const std::exception& error) {
     code = say(ExitCode::internal, std::string("smla: ") + error.what());

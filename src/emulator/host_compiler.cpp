@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -41,9 +43,13 @@ int run(const std::vector<std::string>& command, const std::filesystem::path& lo
 }
 
 std::filesystem::path make_directory() {
-  std::string pattern = (std::filesystem::temp_directory_path() / "smla-emulator-XXXXXX").string();
-  if (!mkdtemp(pattern.data()))
-    fail(Status::internal_error, "no temporary directory {} can be made", pattern);
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  std::string pattern = (parent / "smla-emulator-XXXXXX").string();
+  if (error || !mkdtemp(pattern.data())) {
+    fail(Status::invalid_argument, "no temporary directory {} can be made: {}; name another place in TMPDIR",
+         pattern, error ? error.message() : std::strerror(errno));
+  }
   return pattern;
 }
 

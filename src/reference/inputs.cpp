@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 
@@ -47,6 +48,11 @@ void validate(const InputOptions& o) {
   if (o.keys > std::numeric_limits<std::int32_t>::max() - 1) {
     fail(Status::invalid_argument, "keys = {} does not fit an int32 index", o.keys);
   }
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int32_t>::max();
+  if (o.batch > kLongest || o.queries > kLongest || o.topk > kLongest) {
+    fail(Status::invalid_argument, "lengths must not exceed {}: batch = {}, queries = {}, topk = {}",
+         kLongest, o.batch, o.queries, o.topk);
+  }
   expect_share("neighbour_share", o.neighbour_share);
   expect_share("junk_share", o.junk_share);
   expect_share("hole_share", o.hole_share);
@@ -56,7 +62,10 @@ void validate(const InputOptions& o) {
 
 std::vector<std::int32_t> lists_from_file(const std::string& path, std::int64_t count) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) fail(Status::invalid_argument, "cannot open the list file {}", path);
+  std::error_code error;
+  if (!file || std::filesystem::is_directory(path, error)) {
+    fail(Status::invalid_argument, "cannot open the list file {}{}", path, file ? ": it is a directory" : "");
+  }
   const std::int64_t bytes = static_cast<std::int64_t>(file.tellg());
   if (bytes != 4 * count) {
     fail(Status::invalid_argument, "the list file {} holds {} bytes; B * S * G * topk int32 are {}", path,
