@@ -185,6 +185,12 @@ class Refusals(unittest.TestCase):
         self.refused(ValueError, ("schedule", "'wgmma'"), schedule="fast")
         self.refused(TypeError, ("d_kv_dtype",), d_kv_dtype=torch.float16)
 
+    def test_integers_that_would_be_cut_to_fewer_bits_are_refused(self):
+        self.refused(ValueError, ("block_h = 4294967312",), block_h=2**32 + 16)
+        self.refused(ValueError, ("threads = 128.0",), threads=128.0)
+        self.refused(ValueError, ("stages = -2147483648",), stages=-2**31)
+        self.refused(ValueError, ("query_offset = 18446744073709551617",), query_offset=2**64 + 1)
+
 
 class Calls(unittest.TestCase):
     def setUp(self):

@@ -154,6 +154,13 @@ def _word(name, value, words):
     return words[value]
 
 
+def _integer(name, value):
+    """The integer that `value` is; ctypes would cut it to 32 or 64 bits."""
+    if isinstance(value, float) or not -2**31 < int(value) < 2**31:
+        raise ValueError(f"smla: {name} = {value!r} is no integer within +-{2**31 - 1}")
+    return int(value)
+
+
 def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, delta=None, lse_base=2, *,
                    attn_sink=None, lse_includes_sink=False, topk_length=None, query_offset=0, d_kv_dtype=None,
                    schedule="auto", block_h=0, block_size=0, stages=0, threads=0, order="auto", is_casual=None):
@@ -228,7 +235,9 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
     problem.d_kv_type = int(d_kv_dtype == fp32)
     library.smla_config_init_sized(config, ctypes.sizeof(config))
     config.schedule = _word("schedule", schedule, _SCHEDULES)
-    config.block_h, config.block_size, config.stages, config.threads = block_h, block_size, stages, threads
+    config.block_h, config.block_size = _integer("block_h", block_h), _integer("block_size", block_size)
+    config.stages, config.threads = _integer("stages", stages), _integer("threads", threads)
+    query_offset = _integer("query_offset", query_offset)
 
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream(device).cuda_stream
@@ -249,7 +258,7 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
         if attn_sink is not None:
             call.attn_sink, call.d_sink = attn_sink.data_ptr(), d_sink.data_ptr()
         call.scale = d_qk**-0.5 if sm_scale is None else float(sm_scale)
-        call.query_offset = int(query_offset)
+        call.query_offset = query_offset
         size = _SIZE()
         _check(library, library.smla_workspace_size(plan, call.lengths, size))
         # Of torch's caching allocator: given back when this function returns, and reused only behind this stream's work.
