@@ -158,6 +158,16 @@ class Gen(Case):
             self.assertEqual(os.listdir(directory), [])
         self.refused(OUTPUT, "/dev/full", "smla-gen", *SHAPE, "--out", "/dev/full")
 
+    def test_out_that_is_a_link_writes_the_file_that_it_names(self):
+        with tempfile.TemporaryDirectory() as directory:
+            link, file = os.path.join(directory, "link.cu"), os.path.join(directory, "file.cu")
+            os.symlink("file.cu", link)
+            for _ in range(2):  # not there yet, and there
+                self.answered("smla-gen", *SHAPE, "--out", link)
+                self.assertTrue(os.path.islink(link))
+                self.assertGreater(os.path.getsize(file), 0)
+                self.assertEqual(sorted(os.listdir(directory)), ["file.cu", "link.cu"])
+
     def test_a_refusal_leaves_an_older_file_alone(self):
         with tempfile.TemporaryDirectory() as directory:
             file = os.path.join(directory, "kernel.cu")

@@ -51,8 +51,14 @@ void print_answer(std::string_view text) {
 void write_answer(const fs::path& target, std::string_view text) {
   if (target == "-") return print_answer(text);
   std::error_code ignored;
-  // A link is followed: the file that it names is replaced, not the link.
-  const fs::path file = fs::exists(target, ignored) ? fs::canonical(target, ignored) : target;
+  // A link is followed: the file that it names is replaced, not the link, also where that file is not there
+  // yet.
+  fs::path file = target;
+  if (fs::exists(target, ignored)) {
+    file = fs::canonical(target, ignored);
+  } else if (fs::is_symlink(target, ignored)) {
+    file = target.parent_path() / fs::read_symlink(target, ignored);
+  }
   if (fs::is_directory(file, ignored)) not_written(target, EISDIR);
   if (fs::exists(file, ignored) && !fs::is_regular_file(file, ignored)) return write_in_place(target, text);
 

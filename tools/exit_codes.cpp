@@ -14,9 +14,9 @@ const char* meaning(ExitCode code) {
     case ExitCode::not_supported:
       return "sound, but no schedule can run it";
     case ExitCode::no_compiler:
-      return "NVRTC not found, or too old for the arch";
+      return "NVRTC not found, or too old for the arch; for runs on the CPU: no C++ compiler";
     case ExitCode::compile_failed:
-      return "NVRTC refused the generated text";
+      return "the compiler refused the generated text";
     case ExitCode::cache:
       return "an entry is missing or damaged, or could not be stored";
     case ExitCode::no_gpu:

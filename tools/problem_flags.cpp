@@ -65,8 +65,9 @@ void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
   add_word(app, "--d-kv-type", p.d_kv_type, std::array{DkvType::operand, DkvType::fp32}, "Type of d_kv",
            what);
   add_word(app, "--accumulate", p.accumulate, std::array{Accumulate::fp32, Accumulate::partial},
-           "How d_kv is summed over tokens", what);
-  app.add_flag("--deterministic", p.deterministic, "The same bits in every run")->group(what);
+           "How d_kv is summed over tokens; this version: fp32", what);
+  app.add_flag("--deterministic", p.deterministic, "The same bits in every run; not in this version")
+      ->group(what);
 
   ConfigRequest& r = flags.request;
   app.add_option_function<std::string>(

@@ -281,7 +281,7 @@ int main(int argc, char** argv) {
   app.add_flag("--json", options.json, "Print one JSON object");
   describe_tool(app, kExamples,
                 {ExitCode::internal, ExitCode::usage, ExitCode::not_supported, ExitCode::no_compiler,
-                 ExitCode::compile_failed, ExitCode::cache, ExitCode::no_gpu, ExitCode::cuda_error,
-                 ExitCode::check_failed, ExitCode::output});
+                 ExitCode::compile_failed, ExitCode::cache, ExitCode::no_gpu, ExitCode::check_failed,
+                 ExitCode::output, ExitCode::cuda_error});
   return run_tool(app, argc, argv, [&] { return bench(options); });
 }
