@@ -319,7 +319,7 @@ TEST_CASE("the same source compiles to the same bytes") {
 TEST_CASE("a kernel that spills says so in its resources and as a warning") {
   require_nvrtc();
   const Cubin cubin = compile(spilling_source(), parse_arch("sm_80"));
-  const auto& spilling = resources_of(cubin, "spilling");
+  const KernelResources spilling = resources_of(cubin, "spilling");
   REQUIRE(spilling.registers == 32);  // 65536 registers / (2 CTAs of 1024 threads)
   REQUIRE(spilling.spill_store_bytes > 0);
   REQUIRE(spilling.spill_load_bytes > 0);

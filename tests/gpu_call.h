@@ -41,11 +41,11 @@ struct Gpu {
 inline const Gpu& require_gpu() {
   std::string why;
   if (!driver_available(&why)) SKIP("no GPU");
-  static const Gpu& gpu = []() -> const Gpu& {
+  static const Gpu* const gpu = [] {
     ::setenv("SMLA_CACHE_DIR", SMLA_BINARY_DIR "/test-cache", 0);
-    return *new Gpu;  // lives as long as the process: its context holds buffers until the very end
+    return new Gpu;  // lives as long as the process: its context holds buffers until the very end
   }();
-  return gpu;
+  return *gpu;
 }
 
 // [batch, token, head] rows of `columns` elements as they lie in a buffer.

@@ -106,7 +106,10 @@ provide_nvrtc() {
 
 # build_all ON|OFF: with or without the tests.
 build_all() {
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSMLA_BUILD_TESTS="$1" >"$build/configure.log" 2>&1 || {
+  strict=OFF
+  [ "${CI:-}" = true ] && strict=ON
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSMLA_BUILD_TESTS="$1" \
+    -DSMLA_WARNINGS_AS_ERRORS=$strict >"$build/configure.log" 2>&1 || {
     cat "$build/configure.log" >&2
     die "cmake could not configure; the log is $build/configure.log"
   }

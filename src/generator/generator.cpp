@@ -62,21 +62,21 @@ struct Spec {{
   static constexpr int d_v = {};
   static constexpr int d_tail = {};
   static constexpr int d_qk = {};
-  static constexpr bool is_bf16 = {};            // else fp16
+  static constexpr bool is_bf16 = {};  // else fp16
   static constexpr bool causal = {};
   static constexpr bool has_topk_length = {};
   static constexpr bool has_sink = {};
   static constexpr bool has_delta = {};
-  static constexpr bool lse_is_base_e = {};      // else log2
+  static constexpr bool lse_is_base_e = {};  // else log2
   static constexpr bool lse_includes_sink = {};
-  static constexpr bool d_kv_is_fp32 = {};       // else the operand type
+  static constexpr bool d_kv_is_fp32 = {};  // else the operand type
 
-  static constexpr int block_h = {};             // heads a CTA
-  static constexpr int head_blocks = {};         // of a kv group
-  static constexpr int block_size = {};          // kv rows a step
-  static constexpr int stages = {};              // buffers of kv rows
+  static constexpr int block_h = {};  // heads a CTA
+  static constexpr int head_blocks = {};  // of a kv group
+  static constexpr int block_size = {};  // kv rows a step
+  static constexpr int stages = {};  // buffers of kv rows
   static constexpr int threads = {};
-  static constexpr int shared_bytes = {};        // dynamic shared memory of backward
+  static constexpr int shared_bytes = {};  // dynamic shared memory of backward
   static constexpr bool vector_reductions = {};  // 16-byte reductions
   static constexpr bool delta_in_backward = {};  // else preprocess computes it, or copies the caller's
 }};
