@@ -83,17 +83,21 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-// Where in its list this CTA starts; all gather threads get the same answer.
-PTX_FN int first_tile(const Arguments& args, int tiles, int thread) {
-  if (!args.sorted) return 0;
+// Finds where in its list this CTA starts.
+PTX_FN void start_sweep(const Arguments& args, int tiles, int thread) {
   if (thread == 0) {
-    const u32 counter = ld_relaxed_gpu_u32(args.counters);
+    const u32 counter = args.sorted ? ld_relaxed_gpu_u32(args.counters) : 0;
     st_shared_u32(Shared::sweep_tile, sweep_tile(args, counter, tiles));
     st_shared_u32(Shared::sweep_counter, counter);
     st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
   bar_sync(GATHER_ONLY, 128);
-  return (int)ld_shared_u32(Shared::sweep_tile);
+}
+
+// Which tile of the list comes after `done` others.
+PTX_FN int tile_after(int done, int tiles) {
+  const int tile = (int)ld_shared_u32(Shared::sweep_tile) + done;
+  return tile < tiles ? tile : tile - tiles;
 }
 
 PTX_FN void gather_role(const Arguments& args, int thread) {
@@ -105,14 +109,14 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
 
   const char* kv =
       (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
-  const int* list = list_of(args, place);
+  const int* list = list_of(args, place) + row0;
   const u32 limit = key_limit(args, place.s);
   const u32 target = Shared::kv + panel_offset<64>(row0, lane8);  // row0 + 16 i has the same swizzle
-  int tile = first_tile(args, tiles, thread);
+  start_sweep(args, tiles, thread);
 
   int row[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, length, limit);
+  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile_after(0, tiles) * 64 + i * 16, length - row0, limit);
 
 #pragma unroll 1
   for (int done = 0; done < tiles; ++done) {
@@ -145,9 +149,9 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
     }
     if (done + 1 < tiles) {
-      if (++tile == tiles) tile = 0;
+      const int position = tile_after(done + 1, tiles) * 64;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile * 64 + i * 16 + row0, length, limit);
+      for (int i = 0; i < 4; ++i) row[i] = row_at(list, position + i * 16, length - row0, limit);
     }
     if (args.sorted && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
   }

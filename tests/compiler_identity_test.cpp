@@ -18,6 +18,7 @@
 using namespace smla::core;
 using smla_test::contains;
 using smla_test::fake_nvrtc_of_build;
+using smla_test::install;
 using smla_test::TemporaryDirectory;
 using smla_test::write_in_place;
 
@@ -71,7 +72,7 @@ TEST_CASE("print the identity of the compiler on the path", "[.][identity]") {
 TEST_CASE("the compiler is opened once, and later processes know its identity") {
   const TemporaryDirectory directory, cache;
   const auto library = directory.path() / "libfake.so";
-  write_in_place(library, fake_nvrtc_of_build('1'));
+  install(library, fake_nvrtc_of_build('1'));
   CHECK(identity_with(library, cache.path()) == opened(kOfBuild1));
   CHECK(identity_with(library, cache.path()) == kOfBuild1);
   CHECK(identity_with(directory.path() / "." / "libfake.so", cache.path()) ==
@@ -81,22 +82,29 @@ TEST_CASE("the compiler is opened once, and later processes know its identity") 
 TEST_CASE("another library under the same path has its own identity") {
   const TemporaryDirectory directory, cache;
   const auto library = directory.path() / "libfake.so";
-  write_in_place(library, fake_nvrtc_of_build('1'));
+  install(library, fake_nvrtc_of_build('1'));
   identity_with(library, cache.path());
   SECTION("written over it, of the same size") {
-    write_in_place(library, fake_nvrtc_of_build('2'));
+    install(library, fake_nvrtc_of_build('2'));
     CHECK(identity_with(library, cache.path()) == opened(kOfBuild2));
     CHECK(identity_with(library, cache.path()) == kOfBuild2);
   }
+  SECTION("written over it a moment ago, perhaps within one tick of the file system's clock") {
+    write_in_place(library, fake_nvrtc_of_build('2'));
+    CHECK(identity_with(library, cache.path()) == opened(kOfBuild2));
+    CHECK(identity_with(library, cache.path()) == opened(kOfBuild2));  // not to be trusted yet
+    write_in_place(library, fake_nvrtc_of_build('1'));
+    CHECK(identity_with(library, cache.path()) == opened(kOfBuild1));
+  }
   SECTION("renamed to it, of the same size") {
-    write_in_place(directory.path() / "new", fake_nvrtc_of_build('2'));
+    install(directory.path() / "new", fake_nvrtc_of_build('2'));
     fs::rename(directory.path() / "new", library);
     CHECK(identity_with(library, cache.path()) == opened(kOfBuild2));
   }
   SECTION("of the same size and time, by a symbolic link") {
     const auto first = directory.path() / "first.so", second = directory.path() / "second.so";
-    write_in_place(first, fake_nvrtc_of_build('1'));
-    write_in_place(second, fake_nvrtc_of_build('2'));
+    install(first, fake_nvrtc_of_build('1'));
+    install(second, fake_nvrtc_of_build('2'));
     fs::last_write_time(second, fs::last_write_time(first));
     const auto link = directory.path() / "link.so";
     const auto identity = [&] {
@@ -118,12 +126,12 @@ TEST_CASE("another library under the same path has its own identity") {
 TEST_CASE("a library that the program has loaded counts, whatever lies on disk by now") {
   const TemporaryDirectory directory, cache;
   const auto library = directory.path() / "libfake.so";
-  write_in_place(library, fake_nvrtc_of_build('2'));
+  install(library, fake_nvrtc_of_build('2'));
   identity_with(library, cache.path());
   const auto child = smla_test::in_child([&]() -> std::string {
     const auto aside = directory.path() / "aside";
     fs::rename(library, aside);
-    write_in_place(library, fake_nvrtc_of_build('1'));
+    install(library, fake_nvrtc_of_build('1'));
     if (dlopen(library.c_str(), RTLD_NOW) == nullptr) return "not loaded";
     fs::rename(aside, library);
     setenv("SMLA_NVRTC", library.c_str(), 1);
@@ -137,7 +145,7 @@ TEST_CASE("a library that the program has loaded counts, whatever lies on disk b
 TEST_CASE("a memo that is damaged or lies is passed over") {
   const TemporaryDirectory directory, cache;
   const auto library = directory.path() / "libfake.so";
-  write_in_place(library, fake_nvrtc_of_build('1'));
+  install(library, fake_nvrtc_of_build('1'));
   identity_with(library, cache.path());
   const auto file = memo_file(cache.path());
   std::string text = smla_test::bytes_of(file);
@@ -153,21 +161,21 @@ TEST_CASE("a memo that is damaged or lies is passed over") {
 TEST_CASE("a compiler that the dynamic linker finds is remembered with the search that found it") {
   const TemporaryDirectory early, late, cache;
   const auto path = early.path().string() + ":" + late.path().string();
-  write_in_place(late.path() / "libnvrtc.so.13", fake_nvrtc_of_build('1'));
+  install(late.path() / "libnvrtc.so.13", fake_nvrtc_of_build('1'));
   CHECK(identity_on_path(path, cache.path()) == opened(kOfBuild1));
   CHECK(identity_on_path(path, cache.path()) == kOfBuild1);
   SECTION("another one appears before it") {
-    write_in_place(early.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
+    install(early.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
     CHECK(identity_on_path(path, cache.path()) == opened(kOfBuild2));
     CHECK(identity_on_path(path, cache.path()) == kOfBuild2);
   }
   SECTION("another path leads to another one") {
-    write_in_place(early.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
+    install(early.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
     CHECK(identity_on_path(early.path().string(), cache.path()) == opened(kOfBuild2));
     CHECK(identity_on_path(late.path().string(), cache.path()) == kOfBuild1);  // the search that is known
   }
   SECTION("it is replaced") {
-    write_in_place(late.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
+    install(late.path() / "libnvrtc.so.13", fake_nvrtc_of_build('2'));
     CHECK(identity_on_path(path, cache.path()) == opened(kOfBuild2));
   }
 }

@@ -1,6 +1,7 @@
 // Copies of fake_nvrtc.c's library that differ as two releases of NVRTC do, and an image for it to "compile".
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -20,6 +21,14 @@ inline std::string bytes_of(const std::filesystem::path& file) {
 // Over what is there: the same file, other bytes.
 inline void write_in_place(const std::filesystem::path& file, const std::string& bytes) {
   std::ofstream(file, std::ios::binary) << bytes;
+}
+
+// A library that was installed some time ago, each call's at another time.
+inline void install(const std::filesystem::path& file, const std::string& bytes) {
+  static int installed = 0;
+  write_in_place(file, bytes);
+  std::filesystem::last_write_time(
+      file, std::filesystem::file_time_type::clock::now() - std::chrono::hours(1000 - ++installed));
 }
 
 // The bytes of the fake library with another build ID, eight times the digit: of the same size and version.

@@ -135,7 +135,7 @@ TEST_CASE(
     for (const KernelResources& kernel : compiled.cubin.kernels) {
       CAPTURE(kernel.name);
       const bool backward = kernel.name.find("smla_backward") == 0;
-      CHECK(kernel.spill_store_bytes <= (backward ? 16 : 0));  // NVRTC 13.0: 16, in the 24-register gather
+      CHECK(kernel.spill_store_bytes <= (backward ? 8 : 0));  // NVRTC 13.0: 8, in the 24-register gather
       CHECK(kernel.registers <= (backward ? 168 : 64));        // 384 x 168: what setmaxnreg shares out
     }
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <link.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -52,6 +53,12 @@ std::string file_stamp(const fs::path& file) {
   const fs::path resolved = fs::canonical(file, error);
   return fmt::format("{} of {} bytes from {}.{:09}", (error ? file : resolved).string(), facts.st_size,
                      facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec);
+}
+
+bool is_settled(const fs::path& file) {
+  constexpr time_t kSeconds = 2;  // the coarsest clock of a file system in use
+  struct stat facts {};
+  return stat(file.c_str(), &facts) == 0 && facts.st_mtim.tv_sec + kSeconds < time(nullptr);
 }
 
 std::string nvrtc_search(const std::vector<std::string>& candidates) {

@@ -12,6 +12,10 @@ namespace smla::core {
 // when there is none.
 std::string file_stamp(const std::filesystem::path& file);
 
+// Whether the file's last change is old enough to tell it from the next: two writes within one tick of the file
+// system's clock have one time. A clock that runs ahead of ours counts as a change just now.
+bool is_settled(const std::filesystem::path& file);
+
 // What decides which of these candidates (nvrtc_library.h) dlopen takes, a fact a line: the candidates, the
 // files among them and, for a bare name, those in the directories of the dynamic linker and the stamp of
 // ld.so's own cache. Two searches of equal text take the same path. Opens nothing.

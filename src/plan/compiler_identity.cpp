@@ -38,7 +38,7 @@ std::string compiler_identity(const CacheDirectories& directories) {
   const std::string memo =
       fmt::format("{}{}{}{}{}", version.library, kBetween, stamp, kBetween, version.identity());
   const bool unchanged = compiler_search().text == search.text;  // nobody installed one in between
-  if (unchanged && !stamp.empty() && memo.find('\n') == std::string::npos)
+  if (unchanged && !stamp.empty() && is_settled(version.library) && memo.find('\n') == std::string::npos)
     keep_memo(directories, label, memo);
   return version.identity();
 }
