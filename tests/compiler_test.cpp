@@ -271,6 +271,38 @@ TEST_CASE("two builds of one NVRTC version have two identities and one name") {
   CHECK(CompilerVersion{.major = 13, .minor = 0, .build = "", .library = "x"}.identity() == "NVRTC 13.0");
 }
 
+TEST_CASE("the built-in headers beside an NVRTC are found, wherever it lies") {
+  const smla_test::TemporaryDirectory directory;
+  const auto library = directory.path() / "libnvrtc.so.13";
+  smla_test::write_in_place(library, content_of(SMLA_FAKE_NVRTC));
+  const auto mapped = [&] {
+    return smla_test::in_child([&]() -> std::string {
+             setenv("SMLA_NVRTC", directory.path().c_str(), 1);
+             const std::string name = compiler_version().name();
+             return name + (smla_test::is_mapped("libnvrtc-builtins.so.11.8") ? ", with builtins" : "");
+           })
+        .output;
+  };
+  CHECK(mapped() == "NVRTC 11.8");
+  smla_test::write_in_place(directory.path() / "libnvrtc-builtins.so.11.8", content_of(SMLA_FAKE_NVRTC));
+  CHECK(mapped() == "NVRTC 11.8, with builtins");
+}
+
+TEST_CASE("an NVRTC without its built-in headers is no compiler") {
+  const auto child = smla_test::in_child([&]() -> std::string {
+    setenv("SMLA_NVRTC", SMLA_FAKE_NVRTC, 1);
+    setenv("SMLA_FAKE_NVRTC_LOG", "nvrtc: error: failed to open libnvrtc-builtins.so.11.8.", 1);
+    try {
+      compile(spilling_source(), Arch{80, false});
+    } catch (const Error& error) {
+      return std::string(status_name(error.status())) + ": " + error.what();
+    }
+    return "compiled";
+  });
+  CHECK_THAT(child.output,
+             contains("no compiler: ") && contains("libnvrtc-builtins.so.11.8: they belong beside it"));
+}
+
 TEST_CASE("an arch that this NVRTC does not know is refused with those it knows") {
   require_nvrtc();
   try {

@@ -157,6 +157,14 @@ Compiled run_nvrtc(const NvrtcLibrary& library, const KernelSource& source, cons
   if (result == kNvrtcInvalidOption && compiled.log.find("gpu-architecture") != std::string::npos) {
     fail_too_old(library, arch, compiled.log);
   }
+  if (compiled.log.find("libnvrtc-builtins") != std::string::npos) {
+    fail(Status::no_compiler,
+         "{} ({}) does not find its built-in headers, libnvrtc-builtins.so.{}.{}: they belong beside it, or "
+         "on the "
+         "dynamic linker's path. Its log: {}",
+         version_name(library.major, library.minor), library.path, library.major, library.minor,
+         compiled.log);
+  }
   const auto errors = reported_errors(compiled.log, kErrorsShown);
   fail(Status::compile_failed, "{} ({}) refused {} for {}: {}. {}. First errors:\n  {}",
        version_name(library.major, library.minor), library.path, source.name, name(arch),

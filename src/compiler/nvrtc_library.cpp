@@ -127,6 +127,17 @@ std::string path_of(void* handle, const std::string& fallback) {
   return fallback;
 }
 
+// NVRTC opens its built-in headers by bare name when it first compiles, which finds them only on the dynamic
+// linker's path; a wheel's folder is not there. A copy that is loaded already is taken, so the one beside the
+// library is loaded now. Where there is none the linker's path decides, and NVRTC's log says what is missing.
+void open_builtins_beside(const NvrtcLibrary& library) {
+  std::error_code error;
+  const fs::path resolved = fs::canonical(library.path, error);
+  const fs::path beside = (error ? fs::path(library.path) : resolved).parent_path();
+  const fs::path builtins = beside / fmt::format("libnvrtc-builtins.so.{}.{}", library.major, library.minor);
+  if (fs::exists(builtins, error)) (void)dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 }  // namespace
 
 std::vector<std::string> nvrtc_candidates(const Environment& environment) {
@@ -178,6 +189,7 @@ const NvrtcLibrary& nvrtc_library() {
       if (fault.empty()) {
         library.path = path_of(handle, candidate);
         library.build = build_id(handle);
+        open_builtins_beside(library);
         return opened.emplace(named, std::move(library))
             .first->second;  // never closed: its functions are in use
       }
