@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "answer.h"
+#include "call_flags.h"
 #include "check.h"
 #include "device_call.h"
 #include "floor.h"
@@ -39,15 +40,6 @@ constexpr const char* kExamples =
     "  smla-bench --heads 128 --queries 32768 --check            long context, compared with fp64\n"
     "  smla-bench --heads 64 --lists causal --causal --json      for a program\n"
     "  smla-bench --heads 16 --schedule cp_async --order caller  another schedule\n";
-
-OrderRequest parse_order(const std::string& text) {
-  if (text == "auto") return OrderRequest::automatic;
-  if (text == "caller") return OrderRequest::callers;
-  if (text == "sorted") return OrderRequest::sorted;
-  if (text == "throttled") return OrderRequest::sorted_throttled;
-  fail(Status::invalid_argument,
-       "--order = \"{}\" is not known; known are auto, caller, sorted and throttled", text);
-}
 
 struct KernelTiming {
   Launch launch;
@@ -244,33 +236,7 @@ int main(int argc, char** argv) {
   options.inputs.queries = 4096;
   options.inputs.topk = 2048;
   add_problem_flags(app, options.flags);
-  const std::string lengths = "Lengths and lists";
-  app.add_option("--batch", options.inputs.batch, "Batch entries")->capture_default_str()->group(lengths);
-  app.add_option("--queries", options.inputs.queries, "Query tokens a batch entry")
-      ->capture_default_str()
-      ->group(lengths);
-  app.add_option("--keys", options.keys, "kv rows a batch entry (default: as --queries)")->group(lengths);
-  app.add_option("--topk", options.inputs.topk, "Entries of a list")->capture_default_str()->group(lengths);
-  app.add_option("--scale", options.inputs.scale, "Softmax scale (default: (d_v + d_tail)^-1/2)")
-      ->group(lengths);
-  app.add_option("--query-offset", options.inputs.query_offset, "Position of query 0, for --causal")
-      ->group(lengths);
-  app.add_option_function<std::string>(
-         "--lists", [&](const std::string& text) { options.inputs.lists = parse_list_kind(text); },
-         "How index lists are drawn")
-      ->type_name("random|causal|neighbours")
-      ->default_str("random")
-      ->group(lengths);
-  app.add_option("--list-file", options.inputs.list_file,
-                 "Index lists from a file: B S G topk little-endian int32")
-      ->type_name("FILE")
-      ->group(lengths);
-  app.add_option_function<std::string>(
-         "--order", [&](const std::string& text) { options.order = parse_order(text); },
-         "Order in which lists are walked")
-      ->type_name("auto|caller|sorted|throttled")
-      ->default_str("auto")
-      ->group(lengths);
+  add_call_flags(app, options.inputs, options.keys, "as --queries", options.order);
   app.add_option("--seed", options.seed, "Of the synthetic inputs")->capture_default_str();
   app.add_option("--device", options.device, "GPU, as CUDA_VISIBLE_DEVICES numbers them")
       ->capture_default_str();

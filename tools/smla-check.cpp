@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "answer.h"
+#include "call_flags.h"
 #include "check.h"
 #include "device_call.h"
 #include "driver/driver.h"
@@ -67,15 +68,6 @@ Where parse_where(const std::string& text) {
   if (text == "gpu") return Where::gpu;
   if (text == "cpu") return Where::cpu;
   fail(Status::invalid_argument, "--on = \"{}\" is not known; known are auto, gpu and cpu", text);
-}
-
-OrderRequest parse_order(const std::string& text) {
-  if (text == "auto") return OrderRequest::automatic;
-  if (text == "caller") return OrderRequest::callers;
-  if (text == "sorted") return OrderRequest::sorted;
-  if (text == "throttled") return OrderRequest::sorted_throttled;
-  fail(Status::invalid_argument,
-       "--order = \"{}\" is not known; known are auto, caller, sorted and throttled", text);
 }
 
 Result check_on_gpu(const Options& options) {
@@ -198,7 +190,6 @@ int main(int argc, char** argv) {
   options.inputs.queries = 4;
   options.inputs.topk = 128;
   add_problem_flags(app, options.flags);
-  const std::string lengths = "Lengths and lists";
   app.add_option_function<std::string>(
          "--on", [&](const std::string& text) { options.where = parse_where(text); },
          "Where to run; auto: on a GPU when there is one")
@@ -209,35 +200,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--virtual-sms", options.virtual_sms, "On the CPU: CTAs side by side, 1 to 8")
       ->capture_default_str();
-  app.add_option("--batch", options.inputs.batch, "Batch entries")->capture_default_str()->group(lengths);
-  app.add_option("--queries", options.inputs.queries, "Query tokens a batch entry")
-      ->capture_default_str()
-      ->group(lengths);
-  app.add_option("--keys", options.keys, "kv rows a batch entry (default: 512)")->group(lengths);
-  app.add_option("--topk", options.inputs.topk, "Entries of a list")->capture_default_str()->group(lengths);
-  app.add_option("--scale", options.inputs.scale, "Softmax scale (default: (d_v + d_tail)^-1/2)")
-      ->group(lengths);
-  app.add_option("--query-offset", options.inputs.query_offset, "Position of query 0, for --causal")
-      ->group(lengths);
-  app.add_option_function<std::string>(
-         "--lists", [&](const std::string& text) { options.inputs.lists = parse_list_kind(text); },
-         "How index lists are drawn")
-      ->type_name("random|causal|neighbours")
-      ->default_str("random")
-      ->group(lengths);
-  app.add_option("--list-file", options.inputs.list_file,
-                 "Index lists from a file: B S G topk little-endian int32")
-      ->type_name("FILE")
-      ->group(lengths);
-  app.add_option("--junk-share", options.inputs.junk_share, "Share of the entries that name no row")
-      ->capture_default_str()
-      ->group(lengths);
-  app.add_option_function<std::string>(
-         "--order", [&](const std::string& text) { options.order = parse_order(text); },
-         "Order in which lists are walked")
-      ->type_name("auto|caller|sorted|throttled")
-      ->default_str("auto")
-      ->group(lengths);
+  add_call_flags(app, options.inputs, options.keys, "512", options.order);
   app.add_option("--seed", options.seed, "Of the synthetic inputs, and of the order of execution")
       ->capture_default_str();
   app.add_option("--device", options.device, "GPU, as CUDA_VISIBLE_DEVICES numbers them")

@@ -12,7 +12,7 @@ constexpr int kStages =
 constexpr int kThreads =
     384;  // score + gradient + gather warpgroup: 240 * 256 + 24 * 128 registers are all of an SM's
 
-constexpr int kOffsetsAndBarriers = 1024;  // 2 x 64 row offsets, 8 barriers, the sweep's start
+constexpr int kOffsetsAndBarriers = 1024;  // 2 x 64 row offsets, 64 deltas, 8 barriers, the sweep's start
 
 void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason) {
   if (value && *value != only) {

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLargestGrid = std::numeric_limits<std::int32_t>::max();  // of gridDim.x
 constexpr std::int64_t kZeroingCtas = 1024;  // some 8 an SM of the largest GPUs: enough to saturate memory
 constexpr std::int64_t kPostprocessCtas =
-    132 * 16;  // 16 CTAs of 128 threads fill an SM of an H200; rows are strided over
+    132 * 16;  // two waves of 8 CTAs of 256 threads on every SM of an H200; rows are strided over
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
