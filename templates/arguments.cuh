@@ -30,7 +30,8 @@ struct Arguments {
   float* row_lse;            // [B, S, H]: log2 of the denominator with the sink in it; +inf for a dead row
   float* row_delta;          // [B, S, H]; 0 for a dead row
   int* list_length;          // [B, S, G]: entries to look at, 0 for a dead row
-  int* sorted_lists;         // [B, S, G, sorted_pitch]: written by sort_lists, read by backward when `sorted`
+  int* block_length;         // [B, blocks, G]: entries that a block of tokens looks at; list_length where it is of one
+  int* sorted_lists;         // [B, blocks, G, sorted_pitch]: written by sort_lists, read by backward when `sorted`
   float* d_kv_sum;           // [B, G, S_kv, d_qk] fp32, columns permuted (columns.cuh)
   unsigned int* counters;    // kCounters words, zero at the start of every call
   void* zero_begin;          // what preprocess zeroes: d_kv_sum and counters, a multiple of 16 bytes
@@ -45,7 +46,9 @@ struct Arguments {
   int keys;                  // S_kv
   int topk;
   int sorted_pitch;          // entries between sorted lists
-  int sorted;                // 1: backward reads sorted_lists and sweeps; 0: the caller's lists in their order
+  int sorted;                // 1: backward reads sorted_lists; 0: the caller's lists in their order
+  int concatenate;           // 1: sort_lists joins the lists of a block as they stand (they do not fit its bitmaps)
+  int sweep;                 // 1: a CTA starts its list where the grid is, and goes round
   int prefetch;              // 1: rows of the next tile's d_kv_sum are brought into L2 ahead of their reductions
   int throttle;              // > 0: a CTA waits while it is this many CTA-tiles ahead of the grid's mean (bounded)
   int ctas_in_flight;        // CTAs that the device runs at once: the unit of the sweep's tile counter

@@ -1,4 +1,7 @@
-// backward, schedule wgmma: d_q and the sums of d_kv on Hopper, one CTA a token and 64 heads.
+// backward, schedule wgmma: d_q and the sums of d_kv on Hopper, one CTA 64 rows of q: block_tokens neighbouring tokens
+// of block_h heads each. Tokens that share a CTA share a list (sort_lists), in which each kv row says whose it is: it is
+// gathered once, its P is 0 for the other tokens, and its d_kv leaves in one reduction. Rows that are no head or no token
+// are zeros with a denominator of +inf.
 //
 // Three warpgroups share the CTA; a step is a tile of 64 kv rows, of which each does its part:
 //
@@ -33,6 +36,10 @@
 //   delta in preprocess                                          5.83 / 6.91 ms
 //   delta here                                                   5.81 / 6.90, and 0.61 instead of 0.65 ms at 64 entries
 //   and q, o, d_o of the next CTA prefetched into L2             5.87 / 6.92: dropped
+//   1 token of 16 heads a CTA (block_h 64, padded)               5.81 / 6.13
+//   4 tokens of 16 heads (random lists: 3,840 rows instead of
+//   8,192; predicted from the tiles: 2.75 / 3.24)                2.79 / 3.20
+//   2 of 32 heads (3,072 rows; 4.40 / 5.2); 8 of 8 (4,080 rows)  4.43 / 5.09; 1.51 / 1.70
 //   CTAs that stay and take blocks from a counter, copying the
 //   next block's q and d_o while the last tile is worked on      5.88 / 7.00: dropped; the gather's spills queue behind
 //                                                                the reductions, and the power cap takes back the rest
@@ -40,14 +47,14 @@
 
 // ---- the sweep: all CTAs read the kv rows in the same order at the same time ----
 //
-// With sorted lists and more d_kv_sum than L2 holds, each row should be fetched and written back once while the whole
-// grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] / ctas_in_flight
+// With lists in row order and more d_kv_sum than L2 holds, each row should be fetched and written back once while the
+// whole grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] / ctas_in_flight
 // is the mean CTA's progress; a new token starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
 
-PTX_FN int list_length(const Arguments& args, const Place& place) {
-  return (int)ld_global_nc_u32(args.list_length + place.list);
+PTX_FN int block_length(const Arguments& args, const Place& place) {
+  return (int)ld_global_nc_u32(args.block_length + place.list);
 }
 PTX_FN int tiles_of(int length) { return (length + 63) / 64; }
 
@@ -67,27 +74,34 @@ PTX_FN void throttle(const Arguments& args, int done) {
 
 // ---- gather ----
 
-// q and d_o of the head block. Eight threads take a row, 16 bytes of each panel.
+// The 64 rows of q and d_o. Eight threads take a row, 16 bytes of each panel.
 PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int lane8) {
 #pragma unroll 1
-  for (int row = row0; row < 64; row += 16) {
-    const u16* q = (const u16*)args.q + offset_of(args.q_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
-    const u16* d_o =
-        (const u16*)args.d_o + offset_of(args.d_o_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
-    const u32 target = panel_offset<64>(row, lane8);
+  for (int i = row0; i < 64; i += 16) {
+    const HeadRow row = head_row(args, place, i);
+    const u16* q = (const u16*)args.q + offset_of(args.q_strides, place.b, row.s, row.head) + lane8 * 8;
+    const u16* d_o = (const u16*)args.d_o + offset_of(args.d_o_strides, place.b, row.s, row.head) + lane8 * 8;
+    const u32 target = panel_offset<64>(i, lane8);
+    const int bytes = row.exists ? 16 : 0;
 #pragma unroll
-    for (int panel = 0; panel < kQkPanels; ++panel) cp_async_16(Shared::q + panel * kPanel + target, q + panel * 64);
+    for (int panel = 0; panel < kQkPanels; ++panel) {
+      cp_async_16_zfill(Shared::q + panel * kPanel + target, q + panel * 64, bytes);
+    }
 #pragma unroll
-    for (int panel = 0; panel < kVPanels; ++panel) cp_async_16(Shared::d_o + panel * kPanel + target, d_o + panel * 64);
+    for (int panel = 0; panel < kVPanels; ++panel) {
+      cp_async_16_zfill(Shared::d_o + panel * kPanel + target, d_o + panel * 64, bytes);
+    }
   }
   cp_async_mbarrier_arrive_noinc(Shared::q_ready);
 }
 
-// Finds where in its list this CTA starts.
-PTX_FN void start_sweep(const Arguments& args, int tiles, int thread) {
+// Finds where in its list this CTA starts. Lists in row order that are not swept start at places of their own, or all
+// CTAs would reduce into the same rows at once.
+PTX_FN void start_sweep(const Arguments& args, const Place& place, int tiles, int thread) {
   if (thread == 0) {
-    const u32 counter = args.sorted ? ld_relaxed_gpu_u32(args.counters) : 0;
-    st_shared_u32(Shared::sweep_tile, sweep_tile(args, counter, tiles));
+    const u32 counter = args.sweep ? ld_relaxed_gpu_u32(args.counters) : 0;
+    const u32 own_place = kShared && !args.sweep ? ((u32)place.list * 0x9e3779b9u >> 16) * (u32)tiles >> 16 : 0;
+    st_shared_u32(Shared::sweep_tile, kShared && !args.sweep ? own_place : sweep_tile(args, counter, tiles));
     st_shared_u32(Shared::sweep_counter, counter);
     st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
@@ -104,19 +118,19 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
   const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
   const Place place = place_of(args, ctaid_x());
   load_heads(args, place, row0, lane8);  // before the list is known: the longest way is that of q and d_o
-  const int length = list_length(args, place), tiles = tiles_of(length);
+  const int length = block_length(args, place), tiles = tiles_of(length);
   if (tiles == 0) return;
 
   const char* kv =
       (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
   const int* list = list_of(args, place) + row0;
-  const u32 limit = key_limit(args, place.s);
-  const u32 target = Shared::kv + panel_offset<64>(row0, lane8);  // row0 + 16 i has the same swizzle
-  start_sweep(args, tiles, thread);
+  const u32 limit = kShared ? 0x7fffffffu : key_limit(args, place.s);  // a shared list has been through key_limit
+  const u32 target = Shared::kv + panel_offset<64>(row0, lane8);       // row0 + 16 i has the same swizzle
+  start_sweep(args, place, tiles, thread);
 
-  int row[4];
+  int entry[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) row[i] = row_at(list, tile_after(0, tiles) * 64 + i * 16, length - row0, limit);
+  for (int i = 0; i < 4; ++i) entry[i] = row_at(list, tile_after(0, tiles) * 64 + i * 16, length - row0, limit);
 
 #pragma unroll 1
   for (int done = 0; done < tiles; ++done) {
@@ -125,7 +139,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       const float* sums = args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (row[i] >= 0) cp_async_bulk_prefetch_L2(sums + (long long)row[i] * Spec::d_qk, Spec::d_qk * 4);
+        if (entry[i] >= 0) cp_async_bulk_prefetch_L2(sums + (long long)row_of(entry[i]) * Spec::d_qk, Spec::d_qk * 4);
       }
     }
 #pragma unroll
@@ -135,15 +149,19 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       if (group == 2 && lane8 == 0) {
         const u32 table = Shared::row_offsets + (done & 1) * 256 + row0 * 4;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) st_shared_u32(table + i * 64, row[i] < 0 ? kNoRow : (u32)row[i] * (Spec::d_qk * 4));
+        for (int i = 0; i < 4; ++i) {
+          const u32 offset = (u32)row_of(entry[i]) * (Spec::d_qk * 4) | tokens_of(entry[i]);
+          st_shared_u32(table + i * 64, entry[i] < 0 ? kNoRow : offset);
+        }
         mbarrier_arrive(Shared::offsets_ready);
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const char* source = kv + (long long)max(row[i], 0) * (int)(args.kv_strides.token * 2);  // one 32 x 32 bit product
+        const int row = row_of(max(entry[i], 0));
+        const char* source = kv + (long long)row * (int)(args.kv_strides.token * 2);  // one 32 x 32 bit product
 #pragma unroll
         for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
-          cp_async_16_zfill(target + i * (16 * 128) + panel * kPanel, source + panel * 128, row[i] < 0 ? 0 : 16);
+          cp_async_16_zfill(target + i * (16 * 128) + panel * kPanel, source + panel * 128, entry[i] < 0 ? 0 : 16);
         }
       }
       cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
@@ -151,16 +169,10 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
     if (done + 1 < tiles) {
       const int position = tile_after(done + 1, tiles) * 64;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) row[i] = row_at(list, position + i * 16, length - row0, limit);
+      for (int i = 0; i < 4; ++i) entry[i] = row_at(list, position + i * 16, length - row0, limit);
     }
-    if (args.sorted && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
+    if (args.sweep && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
   }
-}
-
-// Index of a head of this CTA's block in row_lse and row_delta.
-PTX_FN long long row_of_head(const Arguments& args, int head_in_block) {
-  const Place place = place_of(args, ctaid_x());
-  return (place.b * args.queries + place.s) * Spec::heads + place.first_head + head_in_block;
 }
 
 // ---- score ----
@@ -196,26 +208,48 @@ PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRo
   reduce_panel(s, rows, (kTop - 2) * 256);
 }
 
-// delta of a thread's two heads, from the gradient warpgroup or from preprocess.
-PTX_FN void load_delta(const Arguments& args, float (&delta)[2], int head_in_block) {
+// What row_lse or row_delta holds for a row and the one eight further on; `absent` for rows that do not exist.
+PTX_FN void load_two_rows(const Arguments& args, const float* values, float absent, float (&two)[2], int first) {
+  const Place place = place_of(args, ctaid_x());
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const HeadRow row = head_row(args, place, first + i * 8);
+    two[i] = row.exists ? ld_global_nc_f32(values + index_of(args, place, row)) : absent;
+  }
+}
+
+// delta of a thread's two rows, from the gradient warpgroup or from preprocess.
+PTX_FN void load_delta(const Arguments& args, float (&delta)[2], int row) {
   if (Spec::delta_in_backward) {
     bar_sync(DELTA_READY, 256);
-    delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4));
-    delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + head_in_block * 4 + 32));
+    delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + row * 4));
+    delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + row * 4 + 32));
   } else {
-    const long long row = row_of_head(args, head_in_block);
-    delta[0] = ld_global_nc_f32(args.row_delta + row);
-    delta[1] = ld_global_nc_f32(args.row_delta + row + 8);
+    load_two_rows(args, args.row_delta, 0.0f, delta, row);
+  }
+}
+
+// Which of a tile's 64 kv rows count for a thread's two rows of scores, a bit each, shifted to this lane's columns.
+// With blocks of 8 heads the two rows belong to two tokens.
+constexpr int kTokensAWarp = Spec::block_h < 16 ? 2 : 1;
+
+PTX_FN void rows_that_count(u32 (&counts)[kTokensAWarp][2], u32 offset_low, u32 offset_high, int warp, int lane) {
+#pragma unroll
+  for (int i = 0; i < kTokensAWarp; ++i) {
+    const int token = (warp * 16 + i * 8) / Spec::block_h;
+    const bool low = kShared ? offset_low >> token & 1 : offset_low < kNoRow;
+    const bool high = kShared ? offset_high >> token & 1 : offset_high < kNoRow;
+    counts[i][0] = __ballot_sync(0xffffffffu, low) >> ((lane & 3) * 2);
+    counts[i][1] = __ballot_sync(0xffffffffu, high) >> ((lane & 3) * 2);
   }
 }
 
 PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int thread) {
   const int warp = thread >> 5, lane = thread & 31;
   float d_q[128] = {}, d_q_tail[16] = {};
-  const int head = warp * 16 + (lane >> 2);  // and head + 8
-  const float lse[2] = {ld_global_nc_f32(args.row_lse + row_of_head(args, head)),
-                        ld_global_nc_f32(args.row_lse + row_of_head(args, head) + 8)};
-  float delta[2] = {};
+  const int row = warp * 16 + (lane >> 2);  // and row + 8
+  float lse[2], delta[2] = {};
+  load_two_rows(args, args.row_lse, infinity(), lse, row);
   const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
   mbarrier_wait_parity(Shared::q_ready, 0);
 
@@ -248,21 +282,21 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
     }
     wgmma_commit_group();
 
-    // Which of the 64 rows count, one bit each, shifted to this lane's columns.
     mbarrier_wait_parity(Shared::offsets_ready, tile & 1);
     const u32 table = Shared::row_offsets + (tile & 1) * 256 + lane * 4;
     const u32 offset_low = ld_shared_u32(table), offset_high = ld_shared_u32(table + 128);
     wgmma_wait_group<1>();
-    const u32 counts_low = __ballot_sync(0xffffffffu, offset_low < kNoRow) >> ((lane & 3) * 2);
-    const u32 counts_high = __ballot_sync(0xffffffffu, offset_high < kNoRow) >> ((lane & 3) * 2);
+    u32 counts[kTokensAWarp][2];
+    rows_that_count(counts, offset_low, offset_high, warp, lane);
 #pragma unroll
     for (int i = 0; i < 32; ++i) {
-      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - lse[(i >> 1) & 1]);
+      const int half = (i >> 1) & 1;
+      const float e = ex2_approx_ftz(s[i] * args.scale_log2 - lse[half]);
       const int bit = ((i >> 2) & 3) * 8 + (i & 1);
-      s[i] = ((i < 16 ? counts_low : counts_high) >> bit) & 1 ? e : 0.0f;
+      s[i] = (counts[half % kTokensAWarp][i / 16] >> bit) & 1 ? e : 0.0f;
     }
     wgmma_wait_group<0>();
-    if (tile == 0) load_delta(args, delta, head);  // not earlier: the first scores need not wait for o
+    if (tile == 0) load_delta(args, delta, row);  // not earlier: the first scores need not wait for o
 
     u32 p[4][4], ds[4][4];  // as A fragments of 16 kv rows each
 #pragma unroll
@@ -306,18 +340,26 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
 
 // ---- gradient ----
 
-// delta of the 64 heads, while the first tile is on its way: o from global memory, d_o from where the gather has put it.
-// (In preprocess it would read d_o once more, 268 MB in a call of 4,096 tokens.) Eight lanes take a head.
-PTX_FN void compute_delta(const Arguments& args, bool dead, int warp, int lane) {
+// Whether a row's token has no valid entry; what its o holds then is nobody's business.
+PTX_FN bool is_dead(const Arguments& args, const Place& place, const HeadRow& row) {
+  const long long list = (place.b * args.queries + row.s) * Spec::kv_groups + place.group;
+  return !row.exists || ld_global_nc_u32(args.list_length + list) == 0;
+}
+
+// delta of the 64 rows, while the first tile is on its way: o from global memory, d_o from where the gather has put it.
+// (In preprocess it would read d_o once more, 268 MB in a call of 4,096 tokens.) Eight lanes take a row.
+PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int lane) {
   const Place place = place_of(args, ctaid_x());
   const int lane8 = lane & 7;
-  u32 o[4][kVPanels][4];
+  u32 o[4][kVPanels][4] = {};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const int row = i * 16 + warp * 4 + (lane >> 3);
-    const u16* source = (const u16*)args.o + offset_of(args.o_strides, place.b, place.s, place.first_head + row) + lane8 * 8;
+    const HeadRow row = head_row(args, place, i * 16 + warp * 4 + (lane >> 3));
+    const u16* source = (const u16*)args.o + offset_of(args.o_strides, place.b, row.s, row.head) + lane8 * 8;
 #pragma unroll
-    for (int panel = 0; panel < kVPanels; ++panel) ld_global_nc_v4_u32(o[i][panel], source + panel * 64);
+    for (int panel = 0; panel < kVPanels; ++panel) {
+      if (row.exists) ld_global_nc_v4_u32(o[i][panel], source + panel * 64);
+    }
   }
   mbarrier_wait_parity(Shared::q_ready, 0);
 #pragma unroll
@@ -333,11 +375,13 @@ PTX_FN void compute_delta(const Arguments& args, bool dead, int warp, int lane) 
 #pragma unroll
     for (int step = 4; step > 0; step /= 2) delta += __shfl_xor_sync(0xffffffffu, delta, step);
     if (lane8 == 0) {
+      const HeadRow of_q = head_row(args, place, row);
+      if (kShared ? is_dead(args, place, of_q) : no_tiles) delta = 0.0f;
       st_shared_u32(Shared::delta + row * 4, __float_as_uint(delta));
-      if (Spec::has_sink) st_global_f32(args.row_delta + row_of_head(args, row), dead ? 0.0f : delta);  // for d_sink
+      if (Spec::has_sink && of_q.exists) st_global_f32(args.row_delta + index_of(args, place, of_q), delta);  // for d_sink
     }
   }
-  if (!dead) bar_arrive(DELTA_READY, 256);
+  if (!no_tiles) bar_arrive(DELTA_READY, 256);
 }
 
 PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, int thread) {
@@ -387,7 +431,7 @@ PTX_FN void backward(const Arguments& args) {
     gather_role(args, thread);
   } else {
     const Place place = place_of(args, ctaid_x());
-    const int tiles = tiles_of(list_length(args, place));
+    const int tiles = tiles_of(block_length(args, place));
     const char* sums = (const char*)(args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk);
     setmaxnreg_inc<240>();
     if (warpgroup == 0) {

@@ -7,12 +7,16 @@ PTX_FN float infinity() { return __uint_as_float(0x7f800000u); }
 // Where one CTA of the backward works: 64-bit wherever it meets an address.
 struct Place {
   long long b;      // batch entry
-  long long s;      // query token of it
+  long long s;      // query token of it, the first of a block of tokens
   int group;        // kv group
   int first_head;   // of the head block, counted over all heads
   int heads;        // in the block that exist; the rest of block_h is padding
-  long long list;   // (b, s, group) counted in a row: index of list_length and of sorted lists
+  long long list;   // (b, block of tokens, group) counted in a row: index of block_length and of sorted lists
 };
+
+PTX_FN u32 token_blocks(const Arguments& args) {  // of a batch entry
+  return ((u32)args.queries + (Spec::block_tokens - 1)) / (u32)Spec::block_tokens;
+}
 
 // Head block fastest, then group, then token: CTAs that share a list run side by side.
 PTX_FN Place place_of(const Arguments& args, u32 cta) {
@@ -21,9 +25,9 @@ PTX_FN Place place_of(const Arguments& args, u32 cta) {
   const u32 list = cta / (u32)Spec::head_blocks;
   place.list = list;
   place.group = (int)(list % (u32)Spec::kv_groups);
-  const u32 token = list / (u32)Spec::kv_groups;
-  place.b = token / (u32)args.queries;
-  place.s = token % (u32)args.queries;
+  const u32 tokens = list / (u32)Spec::kv_groups;
+  place.b = tokens / token_blocks(args);
+  place.s = tokens % token_blocks(args) * (u32)Spec::block_tokens;
   place.first_head = place.group * Spec::heads_per_group + (int)block * Spec::block_h;
   place.heads = min(Spec::block_h, Spec::heads_per_group - (int)block * Spec::block_h);
   return place;
@@ -47,9 +51,17 @@ PTX_FN int given_length(const Arguments& args, long long b, long long s, int gro
   return max(0, min(length, args.topk));
 }
 
-// The list that the backward reads for a place: the caller's, or the sorted one.
+// A list that several tokens share says with each row which of them named it, a bit a token.
+constexpr bool kShared = Spec::block_tokens > 1;
+static_assert(Spec::block_tokens <= 8, "a byte of an entry names the tokens");
+
+PTX_FN u32 entry_of(u32 row, u32 tokens) { return kShared ? row << 8 | tokens : row; }
+PTX_FN int row_of(int entry) { return kShared ? entry >> 8 : entry; }  // -1 stays -1
+PTX_FN u32 tokens_of(int entry) { return kShared ? (u32)entry & 255u : 0u; }
+
+// The list that the backward reads for a place: the caller's, or the one that sort_lists wrote.
 PTX_FN const int* list_of(const Arguments& args, const Place& place) {
-  if (args.sorted) return args.sorted_lists + place.list * args.sorted_pitch;
+  if (kShared || args.sorted) return args.sorted_lists + place.list * args.sorted_pitch;
   return args.indices + offset_of(args.indices_strides, place.b, place.s, place.group);
 }
 

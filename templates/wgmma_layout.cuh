@@ -8,6 +8,7 @@ constexpr int kQkPanels = Spec::d_qk / 64;
 constexpr int kVPanels = Spec::d_v / 64;
 constexpr int kGroupPanels = 3;    // kv panels that are filled and freed together; the last group may have fewer
 constexpr u32 kNoRow = 0xf0000000u;  // row offsets from here on mean: no reduction
+static_assert(Spec::d_qk * 4 % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
 struct Shared {
   static constexpr u32 q = kBase;
@@ -15,7 +16,7 @@ struct Shared {
   static constexpr u32 kv = d_o + kVPanels * kPanel;
   static constexpr u32 p = kv + kQkPanels * kPanel;
   static constexpr u32 ds = p + kPanel;
-  static constexpr u32 row_offsets = ds + kPanel;          // 2 tiles x 64 words
+  static constexpr u32 row_offsets = ds + kPanel;          // 2 tiles x 64 words: kv row's offset in d_kv_sum | its tokens
   static constexpr u32 delta = row_offsets + 2 * 64 * 4;   // 64 floats
   static constexpr u32 full = delta + 64 * 4;              // 3 barriers
   static constexpr u32 empty = full + 3 * 8;               // 3 barriers
@@ -34,6 +35,30 @@ enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3, GATHER_ONLY = 4, DE
 // along the rows, further columns a panel on.
 PTX_FN u64 k_major(u32 address) { return wgmma_descriptor((address >> 4) + (1u << 16), 64u | (1u << 30)); }
 PTX_FN u64 mn_major(u32 address) { return wgmma_descriptor((address >> 4) + (512u << 16), 64u | (1u << 30)); }
+
+// The 64 rows of q and d_o are block_tokens tokens of block_h heads each.
+constexpr bool kPadded = Spec::heads_per_group % Spec::block_h != 0;  // some rows are no head,
+constexpr bool kRagged = kPadded || kShared;                          // or no head or no token
+
+struct HeadRow {
+  long long s;  // token
+  int head;     // counted over all heads
+  bool exists;
+};
+
+PTX_FN HeadRow head_row(const Arguments& args, const Place& place, int row) {
+  const int token = kShared ? row / Spec::block_h : 0, head = kShared ? row % Spec::block_h : row;
+  HeadRow result;
+  result.s = place.s + token;
+  result.head = place.first_head + head;
+  result.exists = (!kPadded || head < place.heads) && (!kShared || result.s < args.queries);
+  return result;
+}
+
+// Its index in row_lse and row_delta.
+PTX_FN long long index_of(const Arguments& args, const Place& place, const HeadRow& row) {
+  return (place.b * args.queries + row.s) * Spec::heads + row.head;
+}
 
 // d_q's columns: the score warpgroup has 0 .. 255 and, where there is a tail, 256 .. 287; the gradient warpgroup the
 // rest. (144 accumulators beside S and dP fill the 240 registers; 160 do not fit.)

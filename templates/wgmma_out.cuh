@@ -15,6 +15,10 @@ PTX_FN ReductionRows reduction_rows(const char* sums, int tile, int warp, int la
   const u32 table = Shared::row_offsets + (tile & 1) * 256 + (warp * 16 + ((lane >> 2) & 6)) * 4;
   ld_shared_v2_u32(rows.offset[0], rows.offset[1], table);
   ld_shared_v2_u32(rows.offset[2], rows.offset[3], table + 32);
+  if (kShared) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) rows.offset[i] &= ~255u;
+  }
   rows.sums = sums + (lane & 7) * 16;
   rows.odd = (lane >> 2) & 1;
   return rows;
@@ -68,27 +72,27 @@ PTX_FN void reduce_panel(const float (&d)[32], const ReductionRows& rows, u32 co
 // ---- d_q out ----
 
 // Four lanes hold 32 columns of a row in 4-byte pieces; they transpose them, and each stores 16 bytes.
-PTX_FN void store_32_columns(u16* out, int quad, u32 x0, u32 x1, u32 x2, u32 x3) {
+PTX_FN void store_32_columns(u16* out, bool exists, int quad, u32 x0, u32 x1, u32 x2, u32 x3) {
   const bool b0 = quad & 1, b1 = quad & 2;
   const u32 r01 = __shfl_xor_sync(0xffffffffu, b0 ? x0 : x1, 1), r23 = __shfl_xor_sync(0xffffffffu, b0 ? x2 : x3, 1);
   const u32 a0 = b0 ? r01 : x0, a1 = b0 ? x1 : r01, c0 = b0 ? r23 : x2, c1 = b0 ? x3 : r23;
   const u32 r0 = __shfl_xor_sync(0xffffffffu, b1 ? a0 : c0, 2), r1 = __shfl_xor_sync(0xffffffffu, b1 ? a1 : c1, 2);
-  st_global_cs_v4_u32(out, b1 ? r0 : a0, b1 ? r1 : a1, b1 ? c0 : r0, b1 ? c1 : r1);
+  if (exists) st_global_cs_v4_u32(out, b1 ? r0 : a0, b1 ? r1 : a1, b1 ? c0 : r0, b1 ? c1 : r1);
 }
 
-// Columns column .. column + Columns of a warp's 16 heads of d_q.
+// Columns column .. column + Columns of a warp's 16 rows of d_q.
 template <int Columns>
 PTX_FN void store_d_q(const Arguments& args, const Place& place, int warp, int lane, int column,
                       const float (&d)[Columns / 2]) {
   const int quad = lane & 3;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    const int head = place.first_head + warp * 16 + (lane >> 2) + half * 8;
-    u16* out = (u16*)args.d_q + offset_of(args.d_q_strides, place.b, place.s, head) + column + quad * 8;
+    const HeadRow row = head_row(args, place, warp * 16 + (lane >> 2) + half * 8);
+    u16* out = (u16*)args.d_q + offset_of(args.d_q_strides, place.b, row.s, row.head) + column + quad * 8;
 #pragma unroll
     for (int block = 0; block < Columns / 32; ++block) {
       const int i = block * 16 + half * 2;
-      store_32_columns(out + block * 32, quad, pack(d[i], d[i + 1]), pack(d[i + 4], d[i + 5]), pack(d[i + 8], d[i + 9]),
+      store_32_columns(out + block * 32, row.exists, quad, pack(d[i], d[i + 1]), pack(d[i + 4], d[i + 5]), pack(d[i + 8], d[i + 9]),
                        pack(d[i + 12], d[i + 13]));
     }
   }

@@ -245,8 +245,10 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   call.topk_length.strides = {100, 1, 0};
   call.query_offset = 7;
   const DeviceFacts device = {.multiprocessors = 78, .ctas_in_flight = 78, .sort_shared_limit = 232448};
-  const Order order = {.sorted = true, .prefetch = true, .throttle = 78};
-  const WorkspaceLayout layout = workspace_layout(kAll, n, order);
+  const Order order = {.sorted = true, .sweep = true, .prefetch = true, .throttle = 78};
+  const Config config = {
+      .schedule = Schedule::wgmma, .block_h = 64, .block_size = 64, .stages = 1, .threads = 384};
+  const WorkspaceLayout layout = workspace_layout(kAll, config, n, order);
   const Arguments a = make_arguments(kAll, call, layout, order, device);
   CHECK(a.q == call.q.data);
   CHECK(a.kv == call.kv.data);
@@ -264,6 +266,7 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   CHECK(reinterpret_cast<const char*>(a.row_lse) == base + layout.row_lse.offset);
   CHECK(reinterpret_cast<const char*>(a.row_delta) == base + layout.row_delta.offset);
   CHECK(reinterpret_cast<const char*>(a.list_length) == base + layout.list_length.offset);
+  CHECK(a.block_length == a.list_length);  // a block is of one token
   CHECK(reinterpret_cast<const char*>(a.sorted_lists) == base + layout.sorted_lists.offset);
   CHECK(reinterpret_cast<const char*>(a.d_kv_sum) == base + layout.d_kv_sum.offset);
   CHECK(reinterpret_cast<const char*>(a.counters) == base + layout.counters.offset);
@@ -281,6 +284,8 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   CHECK(a.topk == 64);
   CHECK(a.sorted_pitch == 64);
   CHECK(a.sorted == 1);
+  CHECK(a.concatenate == 0);
+  CHECK(a.sweep == 1);
   CHECK(a.prefetch == 1);
   CHECK(a.throttle == 78);
   CHECK(a.ctas_in_flight == 78);

@@ -47,10 +47,11 @@ TEST_CASE("cp_async keeps the seed's rule: block_H = min(64, max(next_power_of_2
 
 TEST_CASE("kv groups divide the heads before the block is chosen") {
   const Problem problem = problem_of(128, 8);
-  const Config config = choose_config(problem, parse_arch("sm_90a"), {}).config;
-  CHECK(config.schedule == Schedule::cp_async);
-  CHECK(config.block_h == 16);
-  CHECK(head_blocks(problem, config) == 1);
+  for (const char* arch : {"sm_90a", "sm_90"}) {
+    const Config config = choose_config(problem, parse_arch(arch), {}).config;
+    CHECK(config.block_h == 16);
+    CHECK(head_blocks(problem, config) == 1);
+  }
 }
 
 TEST_CASE("what does not fit the shared memory gives up stages, then block_size, then block_h") {
@@ -83,10 +84,20 @@ TEST_CASE("every problem finds a config that fits on every arch") {
   }
 }
 
-TEST_CASE("wgmma is chosen on sm_90a for whole blocks of 64 heads, and there alone") {
-  CHECK(choose_config(problem_of(64), parse_arch("sm_90a")).config.schedule == Schedule::wgmma);
-  CHECK(choose_config(problem_of(128, 2), parse_arch("sm_90a")).config.schedule == Schedule::wgmma);
-  CHECK(choose_config(problem_of(40), parse_arch("sm_90a")).config.schedule == Schedule::cp_async);
+TEST_CASE("wgmma is chosen on sm_90a, and there alone, and fills 64 rows with neighbouring tokens") {
+  struct Row {
+    int heads, block_h, tokens, head_blocks;
+  };
+  const Row row = GENERATE(Row{1, 8, 8, 1}, Row{8, 8, 8, 1}, Row{9, 16, 4, 1}, Row{16, 16, 4, 1},
+                           Row{24, 32, 2, 1}, Row{32, 32, 2, 1}, Row{33, 64, 1, 1}, Row{64, 64, 1, 1},
+                           Row{65, 64, 1, 2}, Row{128, 64, 1, 2});
+  const Config config = choose_config(problem_of(row.heads), parse_arch("sm_90a")).config;
+  CAPTURE(row.heads);
+  CHECK(config.schedule == Schedule::wgmma);
+  CHECK(config.block_h == row.block_h);
+  CHECK(block_tokens(config) == row.tokens);
+  CHECK(head_blocks(problem_of(row.heads), config) == row.head_blocks);
+  CHECK(choose_config(problem_of(128, 2), parse_arch("sm_90a")).config.block_h == 64);
   CHECK(choose_config(problem_of(64), parse_arch("sm_90")).config.schedule == Schedule::cp_async);
   CHECK(choose_config(problem_of(64), parse_arch("sm_100a")).config.schedule == Schedule::cp_async);
 }
@@ -122,8 +133,10 @@ TEST_CASE("a forced value that cannot work is refused with itself and the neares
              contains("threads = 128 with block_h = 64") && contains("is 256"));
   CHECK_THAT(refusal(problem_of(64), sm_90, {.block_h = 64, .stages = 8}),
              contains("232448") && contains("64 / 32 / 2"));
-  CHECK_THAT(refusal(problem_of(40), sm_90a, {.schedule = Schedule::wgmma}),
-             contains("heads / kv_groups = 40") && contains("cp_async"));
+  CHECK_THAT(refusal(problem_of(64), sm_90a, {.schedule = Schedule::wgmma, .block_h = 4}),
+             contains("block_h = 4 (config.block_h)") && contains("works is 8"));
+  CHECK_THAT(refusal(problem_of(64), sm_90a, {.schedule = Schedule::wgmma, .block_h = 48}),
+             contains("block_h = 48") && contains("works is 64"));
   CHECK_THAT(refusal(problem_of(64), sm_90, {.schedule = Schedule::wgmma}), contains("needs sm_90a"));
   CHECK_THAT(refusal(problem_of(64), sm_90a, {.schedule = Schedule::wgmma, .threads = 256}),
              contains("threads = 256") && contains("is 384"));

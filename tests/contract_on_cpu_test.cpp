@@ -125,6 +125,7 @@ void check_on_emulator(CaseBody body) {
   require_host_compiler();
   body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_80"), 2); }, 3);
   body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 5); }, 64);
+  body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 6); }, 5);  // 8 tokens a CTA
 }
 
 }  // namespace

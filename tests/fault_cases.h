@@ -9,8 +9,8 @@
 namespace smla_test {
 
 // A small call that reaches every path of the kernels: a list of less than a tile, a dead row, lists of
-// several tiles with entries that do not count, more heads than CTAs of postprocess; in the caller's order
-// and, where it exists, the sweep.
+// several tiles with entries that do not count or come twice, more heads than CTAs of postprocess; in the
+// caller's order and, where it exists, the sweep.
 struct FaultCase {
   HostTensors tensors;
   Gradients want;
@@ -21,6 +21,7 @@ inline std::vector<FaultCase> fault_cases(const Problem& problem, bool sweeps) {
   InputOptions options = {.queries = 4, .keys = 150, .topk = 190};
   options.hole_share = 0.1;
   options.junk_share = 0.1;
+  options.duplicate_share = 0.1;
   options.with_forward = false;
   HostTensors tensors = make_inputs(problem, options, 7);
   std::fill(tensors.indices.begin() + 20, tensors.indices.begin() + 2 * 190, -1);

@@ -149,7 +149,10 @@ TEST_CASE("SMLA_TEMPLATE_DIR overrides the templates that it holds") {
   CHECK_THAT(refusal, contains("SMLA_TEMPLATE_DIR"));
 }
 
-TEST_CASE("sort_lists asks for a bit a kv row, a word an entry and its sums") {
-  CHECK(sort_shared_bytes(0, 1) == 4 + 64);
-  CHECK(sort_shared_bytes(33, 2048) == 8 + 8192 + 64);
+TEST_CASE("sort_lists asks for a bit a kv row and token, and its sums") {
+  const Config one = {.schedule = Schedule::wgmma, .block_h = 64},
+               four = {.schedule = Schedule::wgmma, .block_h = 16};
+  CHECK(sort_shared_bytes(0, one) == 1072);
+  CHECK(sort_shared_bytes(33, one) == 8 + 1072);
+  CHECK(sort_shared_bytes(33, four) == 4 * 8 + 1072);
 }

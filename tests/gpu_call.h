@@ -238,6 +238,9 @@ inline std::vector<Setting> settings(const Gpu& gpu) {
     all.push_back({Schedule::wgmma, 64, OrderRequest::callers});
     all.push_back({Schedule::wgmma, 64, OrderRequest::sorted});
     all.push_back({Schedule::wgmma, 64, OrderRequest::sorted_throttled});
+    all.push_back({Schedule::wgmma, 5, OrderRequest::callers});  // 8 tokens a CTA
+    all.push_back({Schedule::wgmma, 16, OrderRequest::sorted});
+    all.push_back({Schedule::wgmma, 40, OrderRequest::callers});
   }
   return all;
 }

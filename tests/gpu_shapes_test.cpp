@@ -90,6 +90,13 @@ TEST_CASE("C16, C17: wgmma agrees with the reference at 64 and 128 heads, any to
   check_cases(shape_cases({64, 128, 192}), Schedule::wgmma, kAllOrders);
 }
 
+TEST_CASE(
+    "C14, C16, C17: wgmma agrees with the reference at heads that fill no block, and at blocks of tokens",
+    "[gpu]") {
+  require_wgmma();
+  check_cases(shape_cases({1, 2, 3, 8, 16, 17, 24, 32, 40, 65, 96, 127}), Schedule::wgmma, kAllOrders);
+}
+
 TEST_CASE("every two options of a problem work together in cp_async", "[gpu]") {
   require_gpu();
   check_cases(option_cases(24), Schedule::cp_async, kOneOrder);
@@ -98,6 +105,12 @@ TEST_CASE("every two options of a problem work together in cp_async", "[gpu]") {
 TEST_CASE("every two options of a problem work together in wgmma", "[gpu]") {
   require_wgmma();
   check_cases(option_cases(64), Schedule::wgmma, kAllOrders);
+}
+
+TEST_CASE("every two options of a problem work together in wgmma with blocks of tokens", "[gpu]") {
+  require_wgmma();
+  check_cases(option_cases(6), Schedule::wgmma, kAllOrders);
+  check_cases(option_cases(16), Schedule::wgmma, kAllOrders);
 }
 
 TEST_CASE("C20: TileLang's own case is right on sampled rows in cp_async", "[gpu]") {

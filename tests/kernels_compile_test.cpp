@@ -29,10 +29,12 @@ struct Compiled {
   KernelSource source;
   Cubin cubin;
   std::string error;
+  Problem problem;
 };
 
 Compiled compile_family(const Family& family) {
   Compiled result;
+  result.problem = family.problem;
   try {
     result.source =
         generate(family.problem, choose_config(family.problem, family.arch, family.request).config);
@@ -118,11 +120,14 @@ TEST_CASE(
     "bytes") {
   require_nvrtc();
   if (!compiles_for({90, true})) SKIP("this NVRTC does not compile for sm_90a");
-  Problem causal = problem_of(128, 64, DType::bf16);
+  Problem causal = problem_of(128, 64, DType::bf16), tokens = problem_of(8, 64, DType::bf16);
+  tokens.causal = tokens.has_topk_length = tokens.has_delta = true;
   causal.causal = causal.has_topk_length = causal.has_sink = true;
   std::vector<Family> families;
-  for (const Problem& problem : {problem_of(64, 64, DType::bf16), problem_of(64, 0, DType::bf16),
-                                 problem_of(64, 64, DType::fp16), problem_of(128, 0, DType::fp16), causal}) {
+  for (const Problem& problem :
+       {problem_of(64, 64, DType::bf16), problem_of(64, 0, DType::bf16), problem_of(64, 64, DType::fp16),
+        problem_of(128, 0, DType::fp16), causal, problem_of(16, 64, DType::bf16),
+        problem_of(24, 0, DType::fp16), problem_of(40, 64, DType::bf16), tokens}) {
     families.push_back({problem, {90, true}, {.schedule = Schedule::wgmma}});
   }
   for (const Compiled& compiled : compile_all(families)) {
@@ -135,8 +140,11 @@ TEST_CASE(
     for (const KernelResources& kernel : compiled.cubin.kernels) {
       CAPTURE(kernel.name);
       const bool backward = kernel.name.find("smla_backward") == 0;
-      CHECK(kernel.spill_store_bytes <= (backward ? 8 : 0));  // NVRTC 13.0: 8, in the 24-register gather
-      CHECK(kernel.registers <= (backward ? 168 : 64));        // 384 x 168: what setmaxnreg shares out
+      // NVRTC 13.0: 8, in the 24-register gather; padded heads and shared lists 32 to 108, half of it before
+      // and after the loop over tiles.
+      const bool whole_tokens = compiled.problem.heads_per_group() % 64 == 0;
+      CHECK(kernel.spill_store_bytes <= (!backward ? 0 : whole_tokens ? 8 : 112));
+      CHECK(kernel.registers <= (backward ? 168 : 64));  // 384 x 168: what setmaxnreg shares out
     }
   }
 }

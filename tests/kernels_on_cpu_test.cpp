@@ -155,6 +155,36 @@ TEST_CASE("Schedule wgmma computes the gradients on a CPU, in any order of execu
   });
 }
 
+TEST_CASE("Schedule wgmma computes the gradients of neighbouring tokens that share a CTA") {
+  run_all({
+      {"16 heads, 4 tokens and a part", {.heads = 16}, "sm_90a", {}, untidy(6, 120, 70)},
+      {"8 heads, 8 tokens, causal, lengths, sink",
+       {.heads = 8, .causal = true, .has_sink = true, .has_topk_length = true},
+       "sm_90a",
+       {},
+       causal(11, 100, 60, 40)},
+      {"1 head, 3 groups, two batches, delta given",
+       {.heads = 3, .kv_groups = 3, .has_topk_length = true, .has_delta = true},
+       "sm_90a",
+       {},
+       untidy_batches(9, 80, 40)},
+      {"20 heads, 2 tokens, fp16, no tail",
+       {.heads = 20, .d_tail = 0, .dtype = DType::fp16},
+       "sm_90a",
+       {},
+       untidy(3, 90, 100)},
+      {"40 heads, padded", {.heads = 40, .has_sink = true}, "sm_90a", {}, untidy(2, 90, 100)},
+      {"96 heads, a whole block and a padded one", {.heads = 96}, "sm_90a", {}, untidy(2, 90, 70)},
+      {"16 heads, swept and throttled",
+       {.heads = 16},
+       "sm_90a",
+       {},
+       untidy(13, 100, 70),
+       OrderRequest::sorted_throttled,
+       3},
+  });
+}
+
 TEST_CASE("The sweep over sorted lists computes the same, with any number of CTAs side by side") {
   run_all({
       {"sorted, 1 SM", {.heads = 64}, "sm_90a", {}, untidy(3, 120, 100), OrderRequest::sorted, 1},

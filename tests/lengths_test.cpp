@@ -40,7 +40,7 @@ std::string refusal(Body&& body, Status status) {
 
 Launches launches_of(const Problem& problem, const Config& config, const Lengths& n) {
   const Order order = choose_order(problem, config, n, kH200);
-  return choose_launches(problem, config, kKernels, n, order, workspace_layout(problem, n, order));
+  return choose_launches(problem, config, kKernels, n, order, workspace_layout(problem, config, n, order));
 }
 
 std::vector<KernelRole> roles(const Launches& launches) {
@@ -141,26 +141,57 @@ TEST_CASE("an order can be forced, and one that cannot be had is refused with wh
              contains("order = 2 needs the schedule wgmma, and this plan runs cp_async"));
   CHECK_THAT(refusal(
                  [&] {
-                   forced(OrderRequest::sorted, kWgmma, {1, 64, 1024, 16385});
+                   forced(OrderRequest::sorted, kWgmma, {1, 64, 1024, 262145});
                  },
                  Status::not_supported),
-             contains("topk = 16385"));
+             contains("topk = 262145 over keys = 1024 rows cannot be swept"));
   CHECK_THAT(refusal([&] { forced(static_cast<OrderRequest>(7), kWgmma, small); }, Status::invalid_argument),
              contains("order = 7 is none of"));
 }
 
 TEST_CASE("lists that cannot be sorted keep the caller's order") {
   CHECK_FALSE(choose_order(kProblem, kCpAsync, {1, 64, 131072, 2048}, kH200).sorted);
-  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 131072, 16385}, kH200).sorted);
-  // A bit a row: 232448 bytes hold 1.7 M rows less the list
-  CHECK(choose_order(kProblem, kWgmma, {1, 64, 1600000, 2048}, kH200).sorted);
-  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 1740000, 16384}, kH200).sorted);
+  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 131072, 262145}, kH200).sorted);
+  // A bit a row: 232448 bytes, less 1072 for sums, hold 1.85 M rows
+  CHECK(choose_order(kProblem, kWgmma, {1, 64, 1851008, 2048}, kH200).sorted);
+  CHECK_FALSE(choose_order(kProblem, kWgmma, {1, 64, 1851009, 2048}, kH200).sorted);
+}
+
+TEST_CASE("blocks of several tokens share lists of the pre-pass at every length") {
+  const Problem problem = {.heads = 16};
+  Config config = kWgmma;
+  config.block_h = 16;
+  REQUIRE(block_tokens(config) == 4);
+
+  const Order order = choose_order(problem, config, {1, 64, 4096, 2048}, kH200);
+  CHECK(order == Order{.sorted = true, .why = order.why});
+  CHECK(choose_order(problem, config, {1, 64, 12289, 2048}, kH200).sweep);
+  CHECK_FALSE(choose_order(problem, config, {1, 64, 32768, 2048}, kH200, OrderRequest::callers).sweep);
+  CHECK(choose_order(problem, config, {1, 64, 32768, 2048}, kH200, OrderRequest::callers).sorted);
+
+  // A bit a row and token
+  CHECK_FALSE(choose_order(problem, config, {1, 64, 462752, 2048}, kH200).concatenate);
+  const Order joined = choose_order(problem, config, {1, 64, 462753, 2048}, kH200);
+  CHECK(joined == Order{.sorted = true, .concatenate = true, .why = joined.why});
+
+  const Lengths n = {2, 33, 4096, 101};  // 9 blocks of a batch entry, the last of 1 token
+  const WorkspaceLayout w = workspace_layout(problem, config, n, order);
+  CHECK(w.list_length.bytes == 2 * 33 * 4);
+  CHECK(w.block_length.bytes == 2 * 9 * 4);
+  CHECK(w.sorted_pitch == 404);
+  CHECK(w.sorted_lists.bytes == 2 * 9 * 404 * 4);
+
+  const Launches l = launches_of(problem, config, n);
+  REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::sort_lists, KernelRole::backward,
+                                  KernelRole::postprocess});
+  CHECK(l.launch[1].grid == 18);
+  CHECK(l.launch[2].grid == 18);
 }
 
 TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end the zeroed range") {
   const Lengths n = {2, 33, 20000, 101};
   const Problem problem = {.heads = 40, .kv_groups = 5};
-  const WorkspaceLayout w = workspace_layout(problem, n, {.sorted = true});
+  const WorkspaceLayout w = workspace_layout(problem, kWgmma, n, {.sorted = true});
   CHECK(w.row_lse.bytes == 2 * 33 * 40 * 4);
   CHECK(w.row_delta.bytes == 2 * 33 * 40 * 4);
   CHECK(w.list_length.bytes == 2 * 33 * 5 * 4);
@@ -182,13 +213,14 @@ TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end th
 
 TEST_CASE("sorted lists take workspace only in sorted order") {
   const Lengths n = {1, 4096, 4096, 2048};
-  const std::int64_t callers = workspace_layout(kProblem, n, {}).bytes;
-  CHECK(workspace_layout(kProblem, n, {.sorted = true}).bytes == callers + std::int64_t{4096} * 2048 * 4);
+  const std::int64_t callers = workspace_layout(kProblem, kWgmma, n, {}).bytes;
+  CHECK(workspace_layout(kProblem, kWgmma, n, {.sorted = true}).bytes ==
+        callers + std::int64_t{4096} * 2048 * 4);
 }
 
 TEST_CASE("a workspace beyond 64 bits is refused") {
   const Lengths n = {2147483647, 2147483647, 2147483647, 1};
-  CHECK_THAT(refusal([&] { workspace_layout(kProblem, n, {}); }, Status::not_supported),
+  CHECK_THAT(refusal([&] { workspace_layout(kProblem, kWgmma, n, {}); }, Status::not_supported),
              contains("workspace"));
 }
 
@@ -206,7 +238,7 @@ TEST_CASE("sorted lists add a pre-pass of one CTA a list") {
   REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::sort_lists, KernelRole::backward,
                                   KernelRole::postprocess});
   CHECK(l.launch[1].grid == 2000);
-  CHECK(l.launch[1].shared_bytes == sort_shared_bytes(8192, 2048));
+  CHECK(l.launch[1].shared_bytes == sort_shared_bytes(8192, kWgmma));
 }
 
 TEST_CASE("few tokens over many rows still zero with many CTAs, and many rows are strided over") {

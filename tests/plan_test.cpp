@@ -49,8 +49,9 @@ std::atomic<long> allocations = 0;
 
 namespace {
 
-const Problem kSmall = {.heads = 16};                    // cp_async
-const Problem kLarge = {.heads = 64, .has_sink = true};  // wgmma
+const Problem kSmall = {.heads = 16};
+const ConfigRequest kCpAsync = {.schedule = Schedule::cp_async};  // three launches a call
+const Problem kLarge = {.heads = 64, .has_sink = true};           // wgmma
 
 // The environment before anything opens the driver or the cache.
 struct Environment {
@@ -79,7 +80,7 @@ std::shared_ptr<const Plan> plan_of(const Problem& problem, int device = 0) {
   } catch (const Error&) {
     SKIP("no NVRTC");
   }
-  return create_plan(problem, {}, device);
+  return create_plan(problem, problem == kSmall ? kCpAsync : ConfigRequest{}, device);
 }
 
 void* at(std::uintptr_t address) {
@@ -134,7 +135,7 @@ TEST_CASE("C40: a cold plan under capture is an error that loads nothing, and th
   const auto stream = static_cast<cuda::Stream>(at(0x5000));
   fake().capturing = 1;
   const int loads = fake().loads;
-  const std::string said = refusal([&] { create_plan(kSmall, {}, 0, stream); }, Status::capturing);
+  const std::string said = refusal([&] { create_plan(kSmall, kCpAsync, 0, stream); }, Status::capturing);
   fake().capturing = 0;
   CHECK_THAT(said, contains("h16-d512t64-bf16 for sm_90a would have to be compiled or loaded while the "
                             "stream is being captured"));
@@ -145,7 +146,7 @@ TEST_CASE("C40: once a plan exists, calls and further plans of it work under cap
   const auto plan = plan_of(kSmall);
   const Call call = call_of(*plan, {1, 70, 300, 64});
   fake().capturing = 1;
-  const auto again = create_plan(kSmall, {}, 0, call.stream);
+  const auto again = create_plan(kSmall, kCpAsync, 0, call.stream);
   const auto launches = launches_of(*again, call);
   fake().capturing = 0;
   CHECK(launches.size() == 3);
@@ -184,7 +185,7 @@ TEST_CASE(
   REQUIRE(sorted.size() == 4);
   CHECK_THAT(std::string(sorted[1].kernel), contains("sort_lists"));
   CHECK(sorted[1].grid == 70);
-  CHECK(sorted[1].shared_bytes == static_cast<unsigned>(sort_shared_bytes(32768, 2048)));
+  CHECK(sorted[1].shared_bytes == static_cast<unsigned>(sort_shared_bytes(32768, plan->choice.config)));
   CHECK(arguments(sorted[2]).sorted == 1);
   CHECK(arguments(sorted[2]).prefetch == 0);
   CHECK(arguments(sorted[2]).throttle == 0);
@@ -322,17 +323,18 @@ TEST_CASE("a failed load leaves the plan creatable") {
   CHECK_THAT(said,
              contains("cuLibraryLoadData(h4-d512t64-bf16") && contains("CUDA_ERROR_NO_BINARY_FOR_GPU (209)"));
   const auto plan = create_plan(fresh, {}, 0);
-  CHECK(launches_of(*plan, call_of(*plan, {1, 70, 300, 64})).size() == 3);
+  CHECK(launches_of(*plan, call_of(*plan, {1, 70, 300, 64})).size() == 4);
 }
 
 TEST_CASE("a GPU that is too old, or not there, is refused") {
   fake().compute_major = 7;
   fake().compute_minor = 5;
-  const std::string said = refusal([&] { create_plan(kSmall, {}, 0); }, Status::not_supported);
+  const std::string said = refusal([&] { create_plan(kSmall, kCpAsync, 0); }, Status::not_supported);
   fake().compute_major = 9;
   fake().compute_minor = 0;
   CHECK_THAT(said, contains("7.5 is not supported"));
-  CHECK_THAT(refusal([&] { create_plan(kSmall, {}, 5); }, Status::invalid_argument), contains("device = 5"));
+  CHECK_THAT(refusal([&] { create_plan(kSmall, kCpAsync, 5); }, Status::invalid_argument),
+             contains("device = 5"));
 }
 
 TEST_CASE("CTAs in flight are those of the device") {
@@ -353,7 +355,7 @@ TEST_CASE("threads create and run plans at once") {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 100; ++i) run(*create_plan(kSmall, {}, 0), call);
+      for (int i = 0; i < 100; ++i) run(*create_plan(kSmall, kCpAsync, 0), call);
     });
   }
   for (std::thread& thread : threads) thread.join();

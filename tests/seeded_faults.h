@@ -139,7 +139,7 @@ inline std::vector<SeededFault> wgmma_faults() {
          "  d_kv_panel(dp, kTop - 1);\n"}}},
       {"no-wait-s",
        "the wait before the softmax removed",
-       {{kernel, "    wgmma_wait_group<1>();\n    const u32 counts_low", "    const u32 counts_low"}}},
+       {{kernel, "    wgmma_wait_group<1>();\n    u32 counts", "    u32 counts"}}},
       {"no-commit",
        "commit_group after S removed",
        {{kernel,
@@ -177,11 +177,10 @@ inline std::vector<SeededFault> wgmma_faults() {
        {{kernel, "    bar_sync(P_READY, 256);\n", ""}}},
       {"divergent",
        "a ballot under a condition of the lane",
-       {{kernel,
-         "const u32 counts_low = __ballot_sync(0xffffffffu, offset_low < kNoRow) >> ((lane & 3) * 2);",
-         "u32 counts_low = ~0u;\n    if (lane != 7) counts_low = __ballot_sync(0xffffffffu, offset_low < "
-         "kNoRow) >> "
-         "((lane & 3) * 2);"}}},
+       {{kernel, "    counts[i][0] = __ballot_sync(0xffffffffu, low) >> ((lane & 3) * 2);",
+         "    counts[i][0] = ~0u;\n    if (lane != 7) counts[i][0] = __ballot_sync(0xffffffffu, low) >> "
+         "((lane & "
+         "3) * 2);"}}},
       {"misaligned-store",
        "16-byte stores of d_q at 8-byte addresses",
        {{out, "+ column + quad * 8;", "+ column + quad * 8 + 4;"}}},
@@ -210,8 +209,8 @@ inline std::vector<SeededFault> wgmma_faults() {
          "Shared::kv + panel_offset<64>((row0 + 1) & 15, lane8)"}}},
       {"no-zero-fill-no-mask",
        "rows that do not count are neither zero-filled nor masked",
-       {{kernel, "source + panel * 128, row[i] < 0 ? 0 : 16)", "source + panel * 128, 16)"},
-        {kernel, "((i < 16 ? counts_low : counts_high) >> bit) & 1 ? e : 0.0f", "e"}}},
+       {{kernel, "source + panel * 128, entry[i] < 0 ? 0 : 16)", "source + panel * 128, 16)"},
+        {kernel, "(counts[half % kTokensAWarp][i / 16] >> bit) & 1 ? e : 0.0f", "e"}}},
       {"scale", "dS without the scale", {{kernel, "* args.scale,", ","}}},
       {"no-gather-barrier",
        "the gather warps do not wait for the sweep's start",
@@ -222,7 +221,11 @@ inline std::vector<SeededFault> wgmma_faults() {
          "st_global_u32(args.counters, ld_shared_u32(Shared::sweep_step))"}}},
       {"unsorted-tail",
        "a list of the pre-pass read before it is whole",
-       {{"sort_lists.cuh", "  __syncthreads();\n\n  const int ordered_rows", "  const int ordered_rows"}}},
+       {{"sort_lists.cuh", "  __syncthreads();\n\n  // Where each thread's run",
+         "  // Where each thread's run"}}},
+      {"early-repeats",
+       "a bitmap of the pre-pass emptied while other warps read it",
+       {{"sort_lists.cuh", "  __syncthreads();\n  if (warp == 0 && ld", "  if (warp == 0 && ld"}}},
   };
 }
 

@@ -1,6 +1,8 @@
 #include "floor.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace smla::core {
 namespace {
@@ -10,11 +12,7 @@ namespace {
 // 128-byte reductions in 5.455 us of one SM. The sums lie in L2 (up to 8k rows); fewer heads reduce as many
 // bytes.
 constexpr double kTileMicroseconds = 5.455;
-constexpr int kTileHeads = 64, kTileRows = 64, kTileColumns = 576;
-
-std::int64_t divide_up(std::int64_t value, std::int64_t by) {
-  return (value + by - 1) / by;
-}
+constexpr double kTileRows = 64, kTileColumns = 576;
 
 }  // namespace
 
@@ -23,12 +21,31 @@ double call_flops(const Problem& p, const Lengths& n) {
          static_cast<double>(n.topk) * (3.0 * p.d_qk() + 2.0 * p.d_v);
 }
 
-std::optional<double> floor_milliseconds(const Problem& p, const Lengths& n, const DeviceProperties& device) {
+double reduced_tiles(const Problem& p, const Config& config, const HostTensors& t) {
+  const std::int64_t tokens = block_tokens(config);
+  std::vector<std::int64_t> last_block(static_cast<std::size_t>(t.keys), -1);  // that has named the row
+  std::int64_t block = 0, rows = 0;
+  for (std::int64_t b = 0; b < t.batch; ++b) {
+    for (std::int64_t s = 0; s < t.queries; s += tokens) {
+      for (int group = 0; group < p.kv_groups; ++group, ++block) {
+        for (std::int64_t i = s; i < std::min(s + tokens, t.queries); ++i) {
+          const std::int32_t* list = t.indices.data() + ((b * t.queries + i) * p.kv_groups + group) * t.topk;
+          for (std::int64_t entry = 0; entry < t.topk; ++entry) {
+            if (list[entry] < 0 || list[entry] >= t.keys) continue;
+            std::int64_t& last = last_block[static_cast<std::size_t>(list[entry])];
+            rows += last != block;
+            last = block;
+          }
+        }
+      }
+    }
+  }
+  return static_cast<double>(rows) / kTileRows * head_blocks(p, config);
+}
+
+std::optional<double> floor_milliseconds(const Problem& p, double tiles, const DeviceProperties& device) {
   if (device.name.find("H200") == std::string::npos || device.multiprocessors == 0) return std::nullopt;
-  const std::int64_t head_blocks = divide_up(p.heads_per_group(), kTileHeads);
-  const std::int64_t tiles = n.batch * n.queries * p.kv_groups * head_blocks * divide_up(n.topk, kTileRows);
-  return static_cast<double>(tiles) / device.multiprocessors * kTileMicroseconds * 1e-3 * p.d_qk() /
-         kTileColumns;
+  return tiles / device.multiprocessors * kTileMicroseconds * 1e-3 * p.d_qk() / kTileColumns;
 }
 
 }  // namespace smla::core

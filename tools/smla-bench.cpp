@@ -52,6 +52,7 @@ struct Result {
   Timing call;
   std::vector<KernelTiming> kernels;
   double host_microseconds = 0;  // of one run()
+  std::optional<double> floor;   // milliseconds
   std::vector<CheckedTensor> checked;
 
   bool passed() const {
@@ -100,6 +101,8 @@ Result measure_call(const Options& options, const Plan& plan, HostTensors& tenso
   warm.rest_seconds = 0;
   warm.load_seconds = std::min(1.0, warm.load_seconds);
   result.kernels = measure_kernels(plan, d.call, warm);
+  result.floor =
+      floor_milliseconds(plan.problem, reduced_tiles(plan.problem, plan.choice.config, tensors), plan.device);
   result.host_microseconds = host_microseconds(d.call.stream, [&] { run(plan, d.call); });
   return result;
 }
@@ -125,9 +128,10 @@ std::string text_report(const Options& options, const Plan& plan, const HostTens
   text += fmt::format("  {:<20} {:>9.3f} {:>9.3f} ms\n", "the call", r.call.cool, r.call.steady);
   text += fmt::format("  {:<20} {:>9.1f} {:>9.1f} TFLOPS\n", "", tflops(flops, r.call.cool),
                       tflops(flops, r.call.steady));
-  if (const auto floor = floor_milliseconds(plan.problem, lengths, plan.device)) {
-    text += fmt::format("  {:<20} {:>8.0f}% {:>8.0f}% of {:.1f} TFLOPS\n", "share of the limit",
-                        100 * *floor / r.call.cool, 100 * *floor / r.call.steady, tflops(flops, *floor));
+  if (r.floor) {
+    text +=
+        fmt::format("  {:<20} {:>8.0f}% {:>8.0f}% of {:.1f} TFLOPS\n", "share of the limit",
+                    100 * *r.floor / r.call.cool, 100 * *r.floor / r.call.steady, tflops(flops, *r.floor));
   }
   text += fmt::format("  {:<20} {:>9} {:>9.1f} us to enqueue it\n", "host", "", r.host_microseconds);
   if (!r.checked.empty()) text += "\n";
@@ -148,10 +152,9 @@ Json json_result(const Options& options, const Plan& plan, const HostTensors& te
   Json call = timing_json(r.call);
   call["cool_tflops"] = tflops(flops, r.call.cool);
   call["steady_tflops"] = tflops(flops, r.call.steady);
-  const auto floor = floor_milliseconds(plan.problem, n, plan.device);
   call["host_us"] = r.host_microseconds;
-  call["limit_tflops"] = floor ? Json(tflops(flops, *floor)) : Json();
-  call["share_of_limit"] = floor ? Json(*floor / r.call.steady) : Json();
+  call["limit_tflops"] = r.floor ? Json(tflops(flops, *r.floor)) : Json();
+  call["share_of_limit"] = r.floor ? Json(*r.floor / r.call.steady) : Json();
   Json kernels = Json::array();
   for (const KernelTiming& k : r.kernels) {
     Json kernel = {{"role", name_of(k.launch.role)}, {"grid", k.launch.grid}, {"threads", k.launch.threads}};

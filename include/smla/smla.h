@@ -65,7 +65,7 @@ typedef enum smla_accumulate { SMLA_ACCUMULATE_FP32 = 0, SMLA_ACCUMULATE_PARTIAL
 typedef enum smla_schedule {
   SMLA_SCHEDULE_AUTO = 0,
   SMLA_SCHEDULE_CP_ASYNC = 1, /* sm_80 and later, every shape */
-  SMLA_SCHEDULE_WGMMA = 2     /* sm_90a, H / G a multiple of 64 */
+  SMLA_SCHEDULE_WGMMA = 2     /* sm_90a, every shape */
 } smla_schedule;
 typedef enum smla_order {
   SMLA_ORDER_AUTO = 0,            /* by S_kv: see smla_plan_describe */

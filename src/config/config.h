@@ -16,12 +16,12 @@ namespace smla::core {
 enum class Schedule {
   cp_async,  // sm_80 and later: one CTA a token and head block, mma.sync; the structure of TileLang's
              // sparse_mla_bwd
-  wgmma,     // sm_90a: one CTA a token and 64 heads, three warpgroups
+  wgmma,     // sm_90a: one CTA 64 heads, of one token or of several neighbours; three warpgroups
 };
 
 struct Config {
   Schedule schedule = Schedule::cp_async;
-  int block_h = 0;     // heads a CTA; heads that the last block lacks are padded inside the kernel
+  int block_h = 0;  // heads of a token in a CTA; heads that the last block lacks are padded inside the kernel
   int block_size = 0;  // kv rows a step
   int stages = 0;      // buffers of kv rows
   int threads = 0;     // a CTA
@@ -59,6 +59,10 @@ Choice choose_config(const Problem& problem, const Arch& arch, const ConfigReque
 
 // NH of the seed: head blocks of one kv group.
 int head_blocks(const Problem& problem, const Config& config);
+
+// Neighbouring query tokens that share a CTA and the union of their lists. Schedule wgmma fills its 64 rows
+// with 64 / block_h of them, 1, 2, 4 or 8; cp_async takes one.
+int block_tokens(const Config& config);
 
 // Dynamic shared memory of the backward kernel, in bytes.
 int shared_memory_bytes(const Problem& problem, const Config& config);

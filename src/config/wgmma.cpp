@@ -1,11 +1,14 @@
 #include "config/wgmma.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "base/error.h"
 
 namespace smla::core {
 namespace {
 
-constexpr int kBlockH = 64;     // the M of wgmma
+constexpr int kSmallestBlockH = 8;  // 8 tokens a block: a byte of a list's entry names them
 constexpr int kBlockSize = 64;  // a tile of 64 x 64 scores; q, d_o and one tile of kv fill the shared memory
 constexpr int kStages =
     1;  // released in three groups of panels, so that the gather runs ahead within the tile
@@ -21,12 +24,21 @@ void check_forced(std::optional<int> value, int only, std::string_view field, st
   }
 }
 
+// Up to 32 heads: as many neighbouring tokens a CTA as fill its 64 rows. d_kv is bound by reductions, one a
+// row of a CTA's list, and the union of the tokens' lists is shorter than their sum: 4 tokens of 16 heads
+// with random lists of 2,048 of 4,096 rows need 3,840 instead of 8,192, and no overlap at all costs no more
+// than a CTA a token would.
+int block_h_of(int heads) {
+  return std::clamp(static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(heads, 1)))),
+                    kSmallestBlockH, kWgmmaRows);
+}
+
 }  // namespace
 
 int wgmma_shared_bytes(const Problem& problem) {
-  const int q_and_d_o = kBlockH * (problem.d_qk() + problem.d_v);
+  const int q_and_d_o = kWgmmaRows * (problem.d_qk() + problem.d_v);
   const int kv = kStages * kBlockSize * problem.d_qk();
-  const int p_and_ds = 2 * kBlockH * kBlockSize;
+  const int p_and_ds = 2 * kWgmmaRows * kBlockSize;
   return 2 * (q_and_d_o + kv + p_and_ds) + kOffsetsAndBarriers;
 }
 
@@ -35,28 +47,28 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
     fail(Status::not_supported,
          "schedule = wgmma needs sm_90a and the arch is {}; the nearest that works is cp_async", name(arch));
   }
-  if (problem.heads_per_group() % kBlockH != 0) {
+  const int block_h = request.block_h.value_or(block_h_of(problem.heads_per_group()));
+  if (block_h < kSmallestBlockH || block_h > kWgmmaRows || !std::has_single_bit(unsigned(block_h))) {
     fail(Status::not_supported,
-         "heads / kv_groups = {} is not a multiple of 64 (problem.heads), which schedule wgmma needs; the "
-         "nearest that "
-         "works is cp_async, or {} heads a group",
-         problem.heads_per_group(), (problem.heads_per_group() / kBlockH + 1) * kBlockH);
+         "block_h = {} (config.block_h): wgmma takes 8, 16, 32 and 64, with 64 / block_h tokens a block; the "
+         "nearest "
+         "that works is {}",
+         block_h, block_h_of(block_h));
   }
-  check_forced(request.block_h, kBlockH, "block_h", "the M of wgmma");
   check_forced(request.block_size, kBlockSize, "block_size", "kv rows of a tile");
   check_forced(request.stages, kStages, "stages", "all that fits the shared memory");
   check_forced(request.threads, kThreads, "threads", "three warpgroups");
 
   Choice choice{.config = {.schedule = Schedule::wgmma,
-                           .block_h = kBlockH,
+                           .block_h = block_h,
                            .block_size = kBlockSize,
                            .stages = kStages,
                            .threads = kThreads,
                            .vector_reductions = true},
                 .why = {}};
   choice.why = {
-      fmt::format("block_h = 64: the M of wgmma, {} block(s) a kv group",
-                  head_blocks(problem, choice.config)),
+      fmt::format("block_h = {}: the M of wgmma is 64 rows, {} token(s) of {} head block(s) a kv group",
+                  block_h, kWgmmaRows / block_h, head_blocks(problem, choice.config)),
       "block_size = 64: one 64 x 64 tile of scores a step",
       "stages = 1: q, d_o and one tile of kv fill the shared memory; the tile is released in three groups of "
       "panels",
@@ -67,20 +79,20 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
 }
 
 ScheduleFacts wgmma_facts() {
-  return {
-      .schedule = Schedule::wgmma,
-      .archs = "sm_90a",
-      .heads = "heads / kv_groups a multiple of 64",
-      .d_v = "512",
-      .d_tail = "64, 0",
-      .dtypes = "bf16, fp16",
-      .block_h = "64",
-      .block_size = "64",
-      .stages = "1",
-      .threads = "384",
-      .note =
-          "one CTA a token and 64 heads, three warpgroups; long contexts are swept in row order by all CTAs "
-          "together (list pre-pass)"};
+  return {.schedule = Schedule::wgmma,
+          .archs = "sm_90a",
+          .heads = "any",
+          .d_v = "512",
+          .d_tail = "64, 0",
+          .dtypes = "bf16, fp16",
+          .block_h = "8, 16, 32, 64",
+          .block_size = "64",
+          .stages = "1",
+          .threads = "384",
+          .note =
+              "one CTA 64 heads, of one token or of 2, 4 or 8 neighbours that share the union of their "
+              "lists, three "
+              "warpgroups; long contexts are swept in row order by all CTAs together (list pre-pass)"};
 }
 
 }  // namespace smla::core

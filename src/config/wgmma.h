@@ -1,9 +1,11 @@
-// The rule of schedule wgmma: one CTA a token and 64 heads on Hopper.
+// The rule of schedule wgmma: 64 heads a CTA on Hopper, of one token or of several neighbours.
 #pragma once
 
 #include "config/config.h"
 
 namespace smla::core {
+
+constexpr int kWgmmaRows = 64;  // the M of wgmma: rows of q, heads of a block times tokens of a block
 
 Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigRequest& request);
 

@@ -28,12 +28,13 @@ GlobalBuffer input(const std::vector<T>& values, const char* name) {
 
 // The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
 struct Workspace {
-  GlobalBuffer row_lse, row_delta, list_length, sorted_lists, sums_and_counters;
+  GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, sums_and_counters;
 
   explicit Workspace(const WorkspaceLayout& w)
       : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
         row_delta(size(w.row_delta.bytes), "row_delta", Access::read_write),
         list_length(size(w.list_length.bytes), "list_length", Access::read_write),
+        block_length(size(w.block_length.bytes), "block_length", Access::read_write),
         sorted_lists(size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
         sums_and_counters(size(w.d_kv_sum.bytes + w.counters.bytes), "d_kv_sum and counters",
                           Access::read_write),
@@ -43,6 +44,8 @@ struct Workspace {
     arguments.row_lse = static_cast<float*>(row_lse.data());
     arguments.row_delta = static_cast<float*>(row_delta.data());
     arguments.list_length = static_cast<int*>(list_length.data());
+    arguments.block_length =
+        static_cast<int*>((block_length.bytes() > 0 ? block_length : list_length).data());
     if (arguments.sorted_lists) arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
     char* sums = static_cast<char*>(sums_and_counters.data());
     arguments.d_kv_sum = reinterpret_cast<float*>(sums);
@@ -128,7 +131,7 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
   validate(call.lengths, problem, config);
   validate(call, problem, config);
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
-  const WorkspaceLayout layout = workspace_layout(problem, call.lengths, order);
+  const WorkspaceLayout layout = workspace_layout(problem, config, call.lengths, order);
   const Workspace workspace(layout);
   Arguments arguments = make_arguments(problem, call, layout, order, device);
   workspace.put_into(arguments);

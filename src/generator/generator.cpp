@@ -37,19 +37,19 @@ std::string banner(const Problem& problem, const Config& config) {
                                 : config.vector_reductions         ? "sm_90"
                                                                    : "sm_80";
   return fmt::format(R"(// Sparse-MLA backward: {}.
-// Schedule {}: {} heads a CTA, {} kv rows a step, {} stage(s), {} threads.
+// Schedule {}: {} head(s) of {} token(s) a CTA, {} kv rows a step, {} stage(s), {} threads.
 //
 // Written by smla; a whole translation unit that needs no header:
 //
 //   nvcc -std=c++17 -cubin -arch={} this_file.cu
 //
-// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), sort_lists (long contexts
-// only), backward (d_q, and d_kv into fp32 sums), postprocess (d_kv, d_sink). All take one Arguments by value. Read
+// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), sort_lists (long contexts,
+// and blocks of several tokens), backward (d_q, and d_kv into fp32 sums), postprocess (d_kv, d_sink). All take one Arguments by value. Read
 // from the end: the entries, then `backward`, then the roles it calls.
 
 )",
-                     describe(problem), name(config.schedule), config.block_h, config.block_size,
-                     config.stages, config.threads, arch);
+                     describe(problem), name(config.schedule), config.block_h, block_tokens(config),
+                     config.block_size, config.stages, config.threads, arch);
 }
 
 std::string constants(const Problem& p, const Config& c) {
@@ -71,7 +71,8 @@ struct Spec {{
   static constexpr bool lse_includes_sink = {};
   static constexpr bool d_kv_is_fp32 = {};  // else the operand type
 
-  static constexpr int block_h = {};  // heads a CTA
+  static constexpr int block_h = {};  // heads of a token in a CTA
+  static constexpr int block_tokens = {};  // neighbouring query tokens a CTA
   static constexpr int head_blocks = {};  // of a kv group
   static constexpr int block_size = {};  // kv rows a step
   static constexpr int stages = {};  // buffers of kv rows
@@ -85,8 +86,9 @@ struct Spec {{
       p.heads, p.kv_groups, p.heads_per_group(), p.d_v, p.d_tail, p.d_qk(), text_of(p.dtype == DType::bf16),
       text_of(p.causal), text_of(p.has_topk_length), text_of(p.has_sink), text_of(p.has_delta),
       text_of(p.lse_base == LseBase::e), text_of(p.lse_includes_sink), text_of(p.d_kv_type == DkvType::fp32),
-      c.block_h, head_blocks(p, c), c.block_size, c.stages, c.threads, shared_memory_bytes(p, c),
-      text_of(c.vector_reductions), text_of(c.schedule == Schedule::wgmma && !p.has_delta));
+      c.block_h, block_tokens(c), head_blocks(p, c), c.block_size, c.stages, c.threads,
+      shared_memory_bytes(p, c), text_of(c.vector_reductions),
+      text_of(c.schedule == Schedule::wgmma && !p.has_delta));
 }
 
 std::string entry(const KernelFacts& kernel, std::string_view function, int ctas_an_sm) {
@@ -104,21 +106,24 @@ SourcePart template_part(const std::string& file) {
 
 }  // namespace
 
-long long sort_shared_bytes(long long keys, long long topk) {
-  constexpr long long kSums = 64;
-  return (keys + 31) / 32 * 4 + topk * 4 + kSums;
+long long sort_shared_bytes(long long keys, const Config& config) {
+  constexpr long long kRunsAndSums = 256 * 4 + 32 + 16;
+  return block_tokens(config) * ((keys + 31) / 32 * 4) + kRunsAndSums;
 }
 
 KernelSource generate(const Problem& problem, const Config& config) {
   const bool wgmma = config.schedule == Schedule::wgmma;
+  const std::string blocks =
+      block_tokens(config) == 1 ? "S" : fmt::format("ceil(S / {})", block_tokens(config));
   KernelSource source;
   source.name = canonical_name(problem) + "-" + canonical_name(config);
   source.kernels = {
       {KernelRole::preprocess, symbol("preprocess", problem, config),
        "B * S * kv_groups lists, at least enough to zero", 256, 0},
-      {KernelRole::sort_lists, symbol("sort_lists", problem, config), "B * S * kv_groups", 256, 0},
+      {KernelRole::sort_lists, symbol("sort_lists", problem, config),
+       fmt::format("B * {} * kv_groups", blocks), 256, 0},
       {KernelRole::backward, symbol("backward", problem, config),
-       fmt::format("B * S * kv_groups * {}", head_blocks(problem, config)), config.threads,
+       fmt::format("B * {} * kv_groups * {}", blocks, head_blocks(problem, config)), config.threads,
        shared_memory_bytes(problem, config)},
       {KernelRole::postprocess, symbol("postprocess", problem, config),
        "B * S_kv * kv_groups rows, 2112 at most", 256, 0},

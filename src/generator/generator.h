@@ -12,7 +12,7 @@ namespace smla::core {
 // The specialised CUDA text for one problem and config. The same values give the same bytes on every machine.
 KernelSource generate(const Problem& problem, const Config& config);
 
-// Dynamic shared memory of the sort_lists kernel in bytes: a bit a kv row, the list, a few sums.
-long long sort_shared_bytes(long long keys, long long topk);
+// Dynamic shared memory of the sort_lists kernel in bytes: a bit a kv row and token of a block, a few sums.
+long long sort_shared_bytes(long long keys, const Config& config);
 
 }  // namespace smla::core

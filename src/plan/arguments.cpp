@@ -38,6 +38,7 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.row_lse = piece<float>(call, layout.row_lse);
   a.row_delta = piece<float>(call, layout.row_delta);
   a.list_length = piece<int>(call, layout.list_length);
+  a.block_length = layout.block_length.bytes > 0 ? piece<int>(call, layout.block_length) : a.list_length;
   a.sorted_lists = order.sorted ? piece<int>(call, layout.sorted_lists) : nullptr;
   a.d_kv_sum = piece<float>(call, layout.d_kv_sum);
   a.counters = piece<unsigned>(call, layout.counters);
@@ -62,6 +63,8 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.topk = static_cast<int>(n.topk);
   a.sorted_pitch = static_cast<int>(layout.sorted_pitch);
   a.sorted = order.sorted ? 1 : 0;
+  a.concatenate = order.concatenate ? 1 : 0;
+  a.sweep = order.sweep ? 1 : 0;
   a.prefetch = order.prefetch ? 1 : 0;
   a.throttle = order.throttle;
   a.ctas_in_flight = device.ctas_in_flight;

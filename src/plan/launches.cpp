@@ -64,8 +64,9 @@ Launches choose_launches(const Problem& problem, const Config& config,
         break;
       case KernelRole::sort_lists:
         if (!tokens || !order.sorted) continue;
-        grid = lengths.batch * lengths.queries * problem.kv_groups;
-        launch.shared_bytes = static_cast<std::uint32_t>(sort_shared_bytes(lengths.keys, lengths.topk));
+        grid = blocks_of_tokens(lengths, config) * problem.kv_groups;
+        launch.shared_bytes =
+            order.concatenate ? 0 : static_cast<std::uint32_t>(sort_shared_bytes(lengths.keys, config));
         break;
       case KernelRole::backward:
         if (!tokens) continue;

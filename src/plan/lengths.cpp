@@ -14,8 +14,8 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();  // 
 // 0xf0000000 on mean "no reduction" (templates' sentinel).
 constexpr std::int64_t kRowOffsetLimit = 0xf0000000;
 
-// Kernels round a list up to whole steps of at most 64 entries, in 32 bits.
-constexpr std::int64_t kLargestTopk = kLargest - 63;
+// Kernels round the list of a block up to whole steps of at most 64 entries, in 32 bits.
+constexpr std::int64_t kLargestList = kLargest - 63;
 
 void check_length(std::string_view name, std::int64_t value) {
   if (value < 0) fail(Status::invalid_argument, "{} = {} is negative (lengths.{})", name, value, name);
@@ -26,8 +26,13 @@ void check_length(std::string_view name, std::int64_t value) {
 
 }  // namespace
 
+std::int64_t blocks_of_tokens(const Lengths& lengths, const Config& config) {
+  const std::int64_t tokens = block_tokens(config);
+  return lengths.batch * ((lengths.queries + tokens - 1) / tokens);
+}
+
 std::int64_t backward_ctas(const Lengths& lengths, const Problem& problem, const Config& config) {
-  return lengths.batch * lengths.queries * problem.kv_groups * head_blocks(problem, config);
+  return blocks_of_tokens(lengths, config) * problem.kv_groups * head_blocks(problem, config);
 }
 
 void validate(const Lengths& lengths, const Problem& problem, const Config& config) {
@@ -35,9 +40,9 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
   check_length("queries", lengths.queries);
   check_length("keys", lengths.keys);
   check_length("topk", lengths.topk);
-  if (lengths.topk > kLargestTopk) {
+  if (lengths.topk > kLargestList / block_tokens(config)) {
     fail(Status::not_supported, "topk = {} (lengths.topk): the most entries of a list that work are {}",
-         lengths.topk, kLargestTopk);
+         lengths.topk, kLargestList / block_tokens(config));
   }
 
   const std::int64_t a_token = std::int64_t{problem.kv_groups} * head_blocks(problem, config);

@@ -20,10 +20,15 @@ struct Lengths {
 
 // Refuses, by name and value: a negative length or one above 2^31 - 1 (invalid_argument), and what the
 // kernels of this config cannot address (not_supported, with the largest that works): more than 2^31 - 1
-// CTAs, lists of more than 2^31 - 64 entries, and for wgmma sums of a kv group of 3.75 GiB and more.
+// CTAs, lists of a block of more than 2^31 - 64 entries, and for wgmma sums of a kv group of 3.75 GiB and
+// more.
 void validate(const Lengths& lengths, const Problem& problem, const Config& config);
 
-// CTAs of the backward kernel: B * S * G * head blocks. Call only with validated lengths.
+// Blocks of block_tokens(config) neighbouring query tokens: B * ceil(S / tokens). Call only with validated
+// lengths.
+std::int64_t blocks_of_tokens(const Lengths& lengths, const Config& config);
+
+// CTAs of the backward kernel: blocks of tokens * G * head blocks. Call only with validated lengths.
 std::int64_t backward_ctas(const Lengths& lengths, const Problem& problem, const Config& config);
 
 }  // namespace smla::core

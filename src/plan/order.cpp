@@ -6,12 +6,16 @@
 namespace smla::core {
 namespace {
 
-constexpr std::int64_t kCallersRows = 12288;    // up to here the sums stay in L2 in any order
-constexpr std::int64_t kThrottledRows = 65536;  // from here a sweep drifts apart without a throttle
-constexpr std::int64_t kSortTopk = 16384;       // entries that the pre-pass sorts
+constexpr std::int64_t kCallersRows = 12288;       // up to here the sums stay in L2 in any order
+constexpr std::int64_t kThrottledRows = 65536;     // from here a sweep drifts apart without a throttle
+constexpr std::int64_t kSweptEntries = 4096 * 64;  // of a block's list: a sweep counts in 4096ths (kSweep)
 
-Order sorted_order(const DeviceFacts& device, bool throttled, std::string_view why) {
-  return {true, throttled, throttled ? device.ctas_in_flight : 0, why};
+Order swept(const DeviceFacts& device, bool throttled, std::string_view why) {
+  return {.sorted = true,
+          .sweep = true,
+          .prefetch = throttled,
+          .throttle = throttled ? device.ctas_in_flight : 0,
+          .why = why};
 }
 
 }  // namespace
@@ -24,7 +28,12 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
          "prefetch and throttle) (lengths.order)",
          static_cast<int>(request));
   }
-  if (request == OrderRequest::callers) return {false, false, 0, "the caller's order was asked for"};
+  const int tokens = block_tokens(config);
+  const bool bitmaps_fit = sort_shared_bytes(lengths.keys, config) <= device.sort_shared_limit;
+  const auto unswept = [&](std::string_view why) -> Order {
+    return {.sorted = tokens > 1, .concatenate = tokens > 1 && !bitmaps_fit, .why = why};
+  };
+  if (request == OrderRequest::callers) return unswept("the caller's order was asked for");
 
   const bool forced = request != OrderRequest::automatic;
   if (config.schedule != Schedule::wgmma || device.sort_shared_limit == 0) {
@@ -34,33 +43,27 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
            "nearest that works is 1, the caller's order",
            static_cast<int>(request), name(config.schedule));
     }
-    return {false, false, 0, "this schedule walks lists in the caller's order"};
+    return unswept("this schedule walks lists in the caller's order");
   }
 
-  const bool sortable =
-      lengths.topk <= kSortTopk && sort_shared_bytes(lengths.keys, lengths.topk) <= device.sort_shared_limit;
-  if (forced && !sortable) {
+  const bool sweepable = bitmaps_fit && lengths.topk <= kSweptEntries / tokens;
+  if (forced && !sweepable) {
     fail(Status::not_supported,
-         "order = {}: lists of topk = {} over keys = {} rows cannot be sorted (topk up to {}, "
+         "order = {}: lists of topk = {} over keys = {} rows cannot be swept (topk up to {}, "
          "and {} of {} bytes of shared memory) (lengths.order); the nearest that works is 1, the caller's "
          "order",
-         static_cast<int>(request), lengths.topk, lengths.keys, kSortTopk,
-         sort_shared_bytes(lengths.keys, lengths.topk), device.sort_shared_limit);
+         static_cast<int>(request), lengths.topk, lengths.keys, kSweptEntries / tokens,
+         sort_shared_bytes(lengths.keys, config), device.sort_shared_limit);
   }
-  if (forced) {
-    return sorted_order(device, request == OrderRequest::sorted_throttled, "this order was asked for");
-  }
+  if (forced) return swept(device, request == OrderRequest::sorted_throttled, "this order was asked for");
 
   const std::int64_t rows = lengths.keys * problem.kv_groups;
-  if (rows <= kCallersRows)
-    return {false, false, 0, "up to 12288 rows the sums of d_kv stay in L2 in any order"};
-  if (!sortable) return {false, false, 0, "lists this long cannot be sorted in shared memory"};
+  if (rows <= kCallersRows) return unswept("up to 12288 rows the sums of d_kv stay in L2 in any order");
+  if (!sweepable) return unswept("lists this long cannot be sorted in shared memory");
   if (rows < kThrottledRows) {
-    return sorted_order(device, false,
-                        "above 12288 rows a sorted sweep keeps the sums that are in use in L2");
+    return swept(device, false, "above 12288 rows a sorted sweep keeps the sums that are in use in L2");
   }
-  return sorted_order(device, true,
-                      "from 65536 rows on a sweep needs prefetch and a throttle to stay together");
+  return swept(device, true, "from 65536 rows on a sweep needs prefetch and a throttle to stay together");
 }
 
 }  // namespace smla::core

@@ -1,4 +1,4 @@
-// The order in which a CTA walks its token's list.
+// The order in which a CTA walks its list, and who writes that list.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,17 @@ namespace smla::core {
 
 enum class OrderRequest {
   automatic = 0,  // choose_order's rule
-  callers = 1,    // as the list stands: d_q repeats bit for bit
-  sorted = 2,     // lists sorted by row, all CTAs sweep the same band of rows
+  callers =
+      1,  // as the list stands, or in row order where a block's tokens share one: d_q repeats bit for bit
+  sorted = 2,  // lists sorted by row, all CTAs sweep the same band of rows
   sorted_throttled =
       3,  // the same, with L2 prefetch of the next tile's sums and a throttle on CTAs that run ahead
 };
 
 struct Order {
-  bool sorted = false;
+  bool sorted = false;       // the backward walks the lists of the pre-pass, not the caller's
+  bool concatenate = false;  // the pre-pass joins the lists of a block's tokens and cannot sort them
+  bool sweep = false;        // a CTA starts its list where the grid is
   bool prefetch = false;
   int throttle = 0;           // CTA-tiles that a CTA may be ahead of the grid's mean; 0: no throttle
   std::string_view why = {};  // one sentence
@@ -33,11 +36,12 @@ struct Order {
 // H = 64, topk 2048: 32k rows 222 TFLOPS in the caller's order, 435 sorted; 128k rows 355 sorted with
 // prefetch and throttle).
 //   <= 12288          the caller's order: it fits, and sorting costs a pre-pass
-//   above, to 65535   sorted
-//   >= 65536          sorted, with prefetch and throttle
-// The schedule cp_async has the caller's order alone. A list that the pre-pass cannot sort (topk above 16384,
-// or a bit a row beyond shared memory) keeps the caller's order; asking for another by name is then Error
-// not_supported.
+//   above, to 65535   sorted and swept
+//   >= 65536          the same, with prefetch and throttle
+// Blocks of several tokens share a list, so they have the pre-pass at every length, and up to 12288 rows each
+// starts at a place of its own. The schedule cp_async has the caller's order alone. Lists that cannot be
+// swept (a block's of more than 262,144 entries, or a bit a row and token beyond shared memory) keep the
+// caller's order; asking for another by name is then Error not_supported.
 Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, OrderRequest request = OrderRequest::automatic);
 

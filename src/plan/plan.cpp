@@ -47,14 +47,14 @@ std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderReque
   const Config& config = plan.choice.config;
   validate(lengths, plan.problem, config);
   const Order order = choose_order(plan.problem, config, lengths, plan.facts, request);
-  return workspace_layout(plan.problem, lengths, order).bytes;
+  return workspace_layout(plan.problem, plan.choice.config, lengths, order).bytes;
 }
 
 ReadyCall ready_call(const Plan& plan, const Call& call) {
   const Config& config = plan.choice.config;
   validate(call.lengths, plan.problem, config);
   const Order order = choose_order(plan.problem, config, call.lengths, plan.facts, call.order);
-  const WorkspaceLayout layout = workspace_layout(plan.problem, call.lengths, order);
+  const WorkspaceLayout layout = workspace_layout(plan.problem, plan.choice.config, call.lengths, order);
   validate(call, plan.problem, config);
   ReadyCall ready;
   ready.stream = call.stream;

@@ -46,16 +46,19 @@ class Layout {
 
 }  // namespace
 
-WorkspaceLayout workspace_layout(const Problem& problem, const Lengths& lengths, const Order& order) {
+WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, const Lengths& lengths,
+                                 const Order& order) {
   const std::int64_t b = lengths.batch, s = lengths.queries, h = problem.heads, g = problem.kv_groups;
   WorkspaceLayout w;
   Layout layout;
   w.row_lse = layout.aligned(product({b, s, h, 4}));
   w.row_delta = layout.aligned(product({b, s, h, 4}));
   w.list_length = layout.aligned(product({b, s, g, 4}));
+  const std::int64_t tokens = block_tokens(config), blocks = blocks_of_tokens(lengths, config);
+  if (tokens > 1) w.block_length = layout.aligned(product({blocks, g, 4}));
   if (order.sorted) {
-    w.sorted_pitch = (lengths.topk + 3) / 4 * 4;
-    w.sorted_lists = layout.aligned(product({b, s, g, w.sorted_pitch, 4}));
+    w.sorted_pitch = (tokens * lengths.topk + 3) / 4 * 4;
+    w.sorted_lists = layout.aligned(product({blocks, g, w.sorted_pitch, 4}));
   }
   w.d_kv_sum = layout.aligned(product({b, g, lengths.keys, problem.d_qk(), 4}));  // d_qk is a multiple of 64
   w.counters = layout.adjacent(kCounters * 4);

@@ -23,16 +23,18 @@ struct WorkspaceLayout {
   Piece row_lse;                  // [B, S, H] fp32
   Piece row_delta;                // [B, S, H] fp32
   Piece list_length;              // [B, S, G] int32
-  Piece sorted_lists;             // [B, S, G, sorted_pitch] int32; only in sorted order
+  Piece block_length;             // [B, blocks, G] int32; only where blocks are of several tokens
+  Piece sorted_lists;             // [B, blocks, G, sorted_pitch] int32; only in sorted order
   Piece d_kv_sum;                 // [B, G, S_kv, d_qk] fp32
   Piece counters;                 // kCounters words, directly behind d_kv_sum: both are zeroed as one range
-  std::int64_t sorted_pitch = 0;  // topk rounded up to 4: every sorted list starts on 16 bytes
+  std::int64_t sorted_pitch = 0;  // tokens * topk rounded up to 4: every sorted list starts on 16 bytes
   std::int64_t bytes = 0;         // of all
 
   bool operator==(const WorkspaceLayout&) const = default;
 };
 
 // Takes validated lengths. Error not_supported when a size overflows 64 bits.
-WorkspaceLayout workspace_layout(const Problem& problem, const Lengths& lengths, const Order& order);
+WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, const Lengths& lengths,
+                                 const Order& order);
 
 }  // namespace smla::core
