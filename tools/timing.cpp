@@ -60,7 +60,7 @@ std::vector<Timing> measure(cuda::Stream stream, std::size_t segments,
 }
 
 double host_microseconds(cuda::Stream stream, const std::function<void()>& enqueue, int calls) {
-  constexpr int kInFlight = 4;  // at most 16 launches: a stream takes some 1000 before a launch waits
+  constexpr int kInFlight = 32;  // at most 128 launches: a stream takes some 1000 before a launch waits
   std::vector<double> samples;
   for (int i = 0; i < calls; ++i) {
     if (i % kInFlight == 0) synchronize(stream);

@@ -31,7 +31,8 @@ std::vector<Timing> measure(cuda::Stream stream, std::size_t segments,
                             const TimingOptions& options = {});
 
 // Host time of one `enqueue`, in microseconds: the median of `calls` of them by a steady clock. The stream is
-// emptied after every few, so that none of them waits for room in it.
-double host_microseconds(cuda::Stream stream, const std::function<void()>& enqueue, int calls = 101);
+// emptied after every 32, so that none of them waits for room in it. Meant for work that the device does
+// about as fast as it comes: behind milliseconds of it the host comes back from each wait with cold caches.
+double host_microseconds(cuda::Stream stream, const std::function<void()>& enqueue, int calls = 1001);
 
 }  // namespace smla::core
