@@ -57,6 +57,8 @@ const Problem kLarge = {.heads = 64, .has_sink = true};           // wgmma
 struct Environment {
   smla_test::TemporaryDirectory cache;
   fake_cuda* fake = nullptr;
+  void (*push_other_context)(unsigned long long id) = nullptr;
+  void (*pop_context)() = nullptr;
 
   Environment() {
     setenv("SMLA_LIBCUDA", SMLA_FAKE_LIBCUDA, 1);
@@ -64,13 +66,20 @@ struct Environment {
     void* library = dlopen(SMLA_FAKE_LIBCUDA, RTLD_NOW);
     auto* state = reinterpret_cast<fake_cuda* (*)()>(dlsym(library, "fake_cuda_state"));
     fake = state();
+    push_other_context =
+        reinterpret_cast<void (*)(unsigned long long)>(dlsym(library, "fake_push_other_context"));
+    pop_context = reinterpret_cast<void (*)()>(dlsym(library, "fake_pop_context"));
     fake->argument_bytes = sizeof(Arguments);
   }
 };
 
+const Environment& environment() {
+  static const Environment only;
+  return only;
+}
+
 fake_cuda& fake() {
-  static const Environment environment;
-  return *environment.fake;
+  return *environment().fake;
 }
 
 std::shared_ptr<const Plan> plan_of(const Problem& problem, int device = 0) {
@@ -249,6 +258,73 @@ TEST_CASE(
     CHECK(pushes() == 1);
     CHECK(current_device() == 1);
   }
+}
+
+TEST_CASE("a call asks the driver one thing beside its launches where its context is current") {
+  const auto plan = plan_of(kLarge);
+  const Call call = call_of(*plan, {1, 70, 32768, 2048});
+  const auto calls = [&] {
+    const int before = fake().calls;
+    CHECK(launches_of(*plan, call).size() == 4);
+    return fake().calls - before;
+  };
+  {
+    const CurrentDevice current(0);
+    CHECK(calls() == 1 + 4);
+  }
+  CHECK(calls() == 5 + 4);  // nothing is current: asked twice, pushed, asked again, popped
+}
+
+TEST_CASE("a plan launches functions of the current context, looked up once a context") {
+  const auto plan = plan_of(kSmall);
+  const Call call = call_of(*plan, {1, 70, 300, 64});
+  const auto contexts = [&](const Call& c) {
+    std::vector<unsigned long long> found;
+    for (const fake_launch& launch : launches_of(*plan, c)) {
+      CHECK(launch.is_function == 1);
+      found.push_back(launch.context);
+    }
+    return found;
+  };
+  using Ids = std::vector<unsigned long long>;
+  CHECK(contexts(call) == Ids{1, 1, 1});
+  environment().push_other_context(3);
+  CHECK(contexts(call) == Ids{3, 3, 3});
+  const int before = fake().calls;
+  CHECK(contexts(call) == Ids{3, 3, 3});
+  CHECK(fake().calls == before + 1 + 3);
+  environment().pop_context();
+  CHECK(contexts(call) == Ids{1, 1, 1});
+  environment().push_other_context(4);  // destroyed, and another one made at its address
+  CHECK(contexts(call) == Ids{4, 4, 4});
+  environment().pop_context();
+}
+
+TEST_CASE("a stream of another context than the current one gets the kernels themselves") {
+  const auto plan = plan_of(kSmall);
+  Call call = call_of(*plan, {1, 70, 300, 64});
+  call.stream = static_cast<cuda::Stream>(FAKE_OTHER_STREAM);
+  environment().push_other_context(3);
+  environment().pop_context();
+  const CurrentDevice current(0);
+  const auto launches = launches_of(*plan, call);
+  REQUIRE(launches.size() == 3);
+  for (const fake_launch& launch : launches) {
+    CHECK(launch.context == 3);
+    CHECK(launch.is_function == 0);
+  }
+}
+
+TEST_CASE("contexts beyond those that a plan remembers get the kernels themselves") {
+  const auto plan = plan_of({.heads = 1});
+  const Call call = call_of(*plan, {1, 70, 300, 64});
+  std::size_t functions = 0;
+  for (unsigned long long id = 100; id < 200; ++id) {
+    environment().push_other_context(id);
+    for (const fake_launch& launch : launches_of(*plan, call)) functions += launch.is_function;
+    environment().pop_context();
+  }
+  CHECK(functions == 3 * (FunctionTable::kContexts - 1));  // one is the context of the plan's creation
 }
 
 TEST_CASE("C32: a call allocates nothing on the host or the device and waits for nothing") {

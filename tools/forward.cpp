@@ -87,7 +87,7 @@ void run_forward(const Problem& problem, const HostTensors& tensors, const Devic
                                       static_cast<int>(tensors.topk),
                                       tensors.length_per_group ? 1 : 0,
                                       tensors.scale};
-  launch(kernel, kSymbol, static_cast<unsigned>(ctas), kThreads,
+  launch({kernel}, kSymbol, static_cast<unsigned>(ctas), kThreads,
          static_cast<unsigned>(forward_shared_bytes(problem)), stream, &arguments);
   synchronize(stream);  // the library is unloaded on return
 }

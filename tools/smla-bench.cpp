@@ -74,11 +74,12 @@ struct Result {
 std::vector<KernelTiming> measure_kernels(const Plan& plan, const Call& call, const TimingOptions& options) {
   const ReadyCall ready = ready_call(plan, call);
   const Launches& launches = ready.launches;
+  const Launchables& functions = plan.functions->of_current_context();
   const std::vector<Timing> timings = measure(
       call.stream, launches.count,
       [&](const std::function<void()>& mark) {
         for (const Launch& l : launches) {
-          enqueue(plan, ready, l);
+          enqueue(functions, ready, l);
           mark();
         }
       },
@@ -102,8 +103,9 @@ HostTime measure_host(const Plan& plan, const Call& call) {
   HostTime host;
   host.call = host_microseconds(call.stream, [&] { run(plan, call); });
   const ReadyCall ready = ready_call(plan, call);
+  const Launchables& functions = plan.functions->of_current_context();
   host.launches = host_microseconds(call.stream, [&] {
-    for (const Launch& l : ready.launches) enqueue(plan, ready, l);
+    for (const Launch& l : ready.launches) enqueue(functions, ready, l);
   });
   return host;
 }

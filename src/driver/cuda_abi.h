@@ -23,7 +23,9 @@ using GraphExec = struct GraphExecHandle*;
 constexpr Result kSuccess = 0;
 constexpr Result kErrorNotInitialized = 3;
 constexpr Result kErrorNoDevice = 100;
+constexpr Result kErrorInvalidContext = 201;
 constexpr Result kErrorNoBinaryForGpu = 209;
+constexpr Result kErrorInvalidHandle = 400;
 constexpr Result kErrorStreamCaptureImplicit = 906;
 
 enum DeviceAttribute : int {
@@ -60,6 +62,7 @@ struct Functions {
   Result (*context_push_current)(Context context) = nullptr;
   Result (*context_pop_current)(Context* context) = nullptr;
   Result (*context_get_device)(Device* device) = nullptr;
+  Result (*context_get_id)(Context context, unsigned long long* id) = nullptr;  // null: of the current one
   Result (*context_synchronize)() = nullptr;
   Result (*library_load_data)(Library* library, const void* code, int* jit_options, void** jit_values,
                               unsigned jit_count, int* library_options, void** library_values,

@@ -75,6 +75,12 @@ int current_device() {
   return device;  // handles are ordinals
 }
 
+std::optional<ContextId> current_context() {
+  unsigned long long id = 0;
+  if (driver().context_get_id(nullptr, &id) != cuda::kSuccess) return std::nullopt;
+  return ContextId{id};
+}
+
 CurrentDevice::CurrentDevice(cuda::Device device) {
   const Driver& d = driver();
   cuda::Context current = nullptr;

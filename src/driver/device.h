@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "driver/cuda_abi.h"
@@ -30,6 +32,11 @@ DeviceProperties device_properties(int ordinal);
 
 // The device of the calling thread's current context, or 0 where there is none.
 int current_device();
+
+// Which context is current on this thread; nothing where none is, or none that can be used. Unlike an
+// address, an identity is never given to a second context of the process.
+enum class ContextId : std::uint64_t {};
+std::optional<ContextId> current_context();
 
 // While alive, a context of the device is current on this thread: the thread's own one when it is of this
 // device, else the device's primary context, pushed and popped again. The primary context is the one that the

@@ -72,6 +72,7 @@ Driver resolve_functions(void* library, const std::string& file) {
   resolve(d.context_push_current, "cuCtxPushCurrent_v2");
   resolve(d.context_pop_current, "cuCtxPopCurrent_v2");
   resolve(d.context_get_device, "cuCtxGetDevice");
+  resolve(d.context_get_id, "cuCtxGetId");
   resolve(d.context_synchronize, "cuCtxSynchronize");
   resolve(d.library_unload, "cuLibraryUnload");
   resolve(d.library_get_kernel, "cuLibraryGetKernel");

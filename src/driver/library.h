@@ -33,8 +33,19 @@ cuda::Function make_ready(cuda::Kernel kernel, const std::string& symbol, int dy
 // CTAs that one SM runs at once.
 int ctas_per_multiprocessor(cuda::Function function, int threads, int dynamic_shared_bytes);
 
-// One-dimensional launch of a kernel with one parameter, by value. Uses the current context.
-void launch(cuda::Kernel kernel, const char* symbol, unsigned grid, unsigned threads,
+// The function of a kernel in the current context. Error cuda_error names `symbol`.
+cuda::Function function_of(cuda::Kernel kernel, const char* symbol);
+
+// What a launch starts. A kernel launches in the context of any stream, and the driver looks up its function
+// there each time; a function saves that, in its own context.
+struct Launchable {
+  cuda::Kernel kernel = nullptr;
+  cuda::Function function = nullptr;  // in the current context, or null
+};
+
+// One-dimensional launch with one parameter, by value. Uses the stream's context, or for the default stream
+// the current one.
+void launch(const Launchable& what, const char* symbol, unsigned grid, unsigned threads,
             unsigned dynamic_shared_bytes, cuda::Stream stream, const void* parameter);
 
 }  // namespace smla::core

@@ -32,6 +32,7 @@ LoadedKernels make_all_ready(const Prepared& prepared, const LoadedLibrary& libr
                              const DeviceProperties& device) {
   const CurrentDevice current(device.handle);
   LoadedKernels loaded;
+  Kernels kernels = {};
   loaded.facts.multiprocessors = device.multiprocessors;
   for (const KernelFacts& facts : prepared.kernels) {
     const cuda::Kernel kernel = library.kernel(facts.name);
@@ -47,8 +48,11 @@ LoadedKernels make_all_ready(const Prepared& prepared, const LoadedLibrary& libr
       loaded.facts.ctas_in_flight = std::max(
           1, device.multiprocessors * ctas_per_multiprocessor(function, facts.threads, shared_bytes));
     }
-    loaded.kernels[static_cast<std::size_t>(facts.role)] = kernel;
+    kernels[static_cast<std::size_t>(facts.role)] = kernel;
   }
+  auto functions = std::make_unique<FunctionTable>(kernels);
+  functions->of_current_context();
+  loaded.functions = functions.release();  // into the table, which is never emptied
   return loaded;
 }
 

@@ -1,17 +1,17 @@
 // Kernels in the driver: one library a Prepared and process, made ready once a device.
 #pragma once
 
-#include <array>
 #include <memory>
 
 #include "driver/device.h"
 #include "plan/device_facts.h"
+#include "plan/functions.h"
 #include "plan/prepare.h"
 
 namespace smla::core {
 
 struct LoadedKernels {
-  std::array<cuda::Kernel, 4> kernels = {};  // by KernelRole; null where there is none
+  FunctionTable* functions = nullptr;  // lives as long as the process
   DeviceFacts facts;
 };
 

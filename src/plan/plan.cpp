@@ -38,7 +38,7 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
   plan->prepared = known != nullptr ? known : prepare(problem, plan->choice.config, arch);
 
   const LoadedKernels loaded = load_kernels(plan->prepared, plan->device);
-  plan->kernels = loaded.kernels;
+  plan->functions = loaded.functions;
   plan->facts = loaded.facts;
   return plan;
 }
@@ -65,16 +65,25 @@ ReadyCall ready_call(const Plan& plan, const Call& call) {
   return ready;
 }
 
-void enqueue(const Plan& plan, const ReadyCall& call, const Launch& l) {
-  launch(plan.kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads, l.shared_bytes,
+void enqueue(const Launchables& kernels, const ReadyCall& call, const Launch& l) {
+  launch(kernels[static_cast<std::size_t>(l.role)], name_of(l.role), l.grid, l.threads, l.shared_bytes,
          call.stream, &call.arguments);
 }
 
 void run(const Plan& plan, const Call& call) {
   const ReadyCall ready = ready_call(plan, call);
   if (ready.launches.count == 0) return;
+  const auto enqueue_all = [&](const Launchables& kernels) {
+    for (const Launch& l : ready.launches) enqueue(kernels, ready, l);
+  };
+  // One question to the driver where this context has launched before: a known one is of the plan's device.
+  const std::optional<ContextId> context = current_context();
+  if (const Launchables* known = context ? plan.functions->find(*context) : nullptr) {
+    enqueue_all(*known);
+    return;
+  }
   const CurrentDevice current(plan.device.handle);
-  for (const Launch& l : ready.launches) enqueue(plan, ready, l);
+  enqueue_all(plan.functions->of_current_context());
 }
 
 }  // namespace smla::core

@@ -1,7 +1,6 @@
 // A problem made ready on one device, and running it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "plan/arguments.h"
 #include "plan/call.h"
 #include "plan/device_facts.h"
+#include "plan/functions.h"
 #include "plan/launches.h"
 #include "plan/lengths.h"
 #include "plan/order.h"
@@ -28,7 +28,7 @@ struct Plan {
   DeviceProperties device;
   DeviceFacts facts;
   std::shared_ptr<const Prepared> prepared;
-  std::array<cuda::Kernel, 4> kernels = {};  // by KernelRole; null where the source has none
+  FunctionTable* functions = nullptr;  // of that table
 };
 
 // Chooses the config, prepares the kernels and loads them on the device. Errors: those of choose_config,
@@ -57,8 +57,9 @@ struct ReadyCall {
 // Validates everything, as run(); enqueues nothing. Refers to nothing in `plan` and `call`.
 ReadyCall ready_call(const Plan& plan, const Call& call);
 
-// Enqueues one of the call's launches. The plan's device is current.
-void enqueue(const Plan& plan, const ReadyCall& call, const Launch& launch);
+// Enqueues one of the call's launches in the current context, to which `kernels` belong:
+// plan.functions->of_current_context().
+void enqueue(const Launchables& kernels, const ReadyCall& call, const Launch& launch);
 
 // One JSON object: problem, config, why, arch, device, kernels, order, key, source.
 std::string describe(const Plan& plan);
