@@ -202,9 +202,12 @@ class Gen(Case):
             report = json.loads(self.answered("smla-gen", *SHAPE, "--emit", "cubin", "--out", cubin, "--json"))
             with open(cubin, "rb") as image:
                 self.assertEqual(image.read(4), b"\x7fELF")
+        self.assertLess(0, report["compile_cpu_seconds"])
+        # A thread's processor time and the clock are read one after the other.
+        self.assertLess(report["compile_cpu_seconds"], report["compile_seconds"] + 0.05)
         self.assertIn(".target sm_90a", self.answered("smla-gen", *SHAPE, "--emit", "ptx"))
         text = self.answered("smla-gen", *SHAPE, "--emit", "report")
-        for word in ("registers", "spill bytes", "shared bytes", "code bytes", "machine code", report["key"]):
+        for word in ("registers", "spill bytes", "shared bytes", "code bytes", "machine code", "s of a core", report["key"]):
             self.assertIn(word, text)
 
 
@@ -230,6 +233,7 @@ class PrewarmAndCache(Case):
         self.assertEqual((report["built"], report["already_there"], report["failed"]), (1, 0, 0))
         self.assertIn(report["kernels"][0]["file"], self.entries())
         self.assertGreater(report["kernels"][0]["registers"], 0)
+        self.assertGreater(report["kernels"][0]["compile_cpu_seconds"], 0)
         self.assertIn("1/1 built", self.first.stderr)  # plain lines where stderr is no terminal
         again = json.loads(self.answered("smla-prewarm", *SHAPE, "--cache-dir", self.dir, "--json"))
         self.assertEqual((again["built"], again["already_there"], again["failed"]), (0, 1, 0))

@@ -46,7 +46,10 @@ JobResult prepare_and_store(const ManifestEntry& entry) {
   result.kernel = fmt::format("{}-{}", prepared->name, name(entry.arch));
   result.outcome = prepared->source == CacheSource::built ? Outcome::built : Outcome::already_there;
   result.file = prepared->key.file_name();
-  if (result.outcome == Outcome::built) result.compile_seconds = prepared->cubin.compile_seconds;
+  if (result.outcome == Outcome::built) {
+    result.compile_seconds = prepared->cubin.compile_seconds;
+    result.compile_cpu_seconds = prepared->cubin.compile_cpu_seconds;
+  }
   add_resources(result, *prepared);
   // prepare() takes a failed write for a warning, since the kernel works; here the file is the product.
   if (result.outcome == Outcome::built && !find(cache_directories(), prepared->key)) {
@@ -78,6 +81,7 @@ JobResult parse_answer(const ManifestEntry& entry, const ProcessResult& process)
   result.outcome = parse_outcome(json.at("outcome").get<std::string>());
   result.file = json.at("file").get<std::string>();
   result.compile_seconds = json.at("compile_seconds").get<double>();
+  result.compile_cpu_seconds = json.at("compile_cpu_seconds").get<double>();
   result.registers = json.at("registers").get<int>();
   result.spill_bytes = json.at("spill_bytes").get<int>();
   result.shared_bytes = json.at("shared_bytes").get<int>();
@@ -106,6 +110,7 @@ Json to_json(const JobResult& r) {
           {"outcome", name(r.outcome)},
           {"file", r.file},
           {"compile_seconds", r.compile_seconds},
+          {"compile_cpu_seconds", r.compile_cpu_seconds},
           {"registers", r.registers},
           {"spill_bytes", r.spill_bytes},
           {"shared_bytes", r.shared_bytes},

@@ -21,8 +21,9 @@ struct JobResult {
   std::string kernel;  // name of the generated text and arch, or the problem's where none could be generated
   Outcome outcome = Outcome::failed;
   std::string file;            // in the cache
-  double compile_seconds = 0;  // when it was built
-  int registers = 0;           // these four: of the backward kernel
+  double compile_seconds = 0;  // these two: when it was built
+  double compile_cpu_seconds = 0;
+  int registers = 0;  // these four: of the backward kernel
   int spill_bytes = 0;
   int shared_bytes = 0;
   std::int64_t code_bytes = 0;

@@ -9,6 +9,7 @@
 #include "answer.h"
 #include "call_flags.h"
 #include "check.h"
+#include "compile_time.h"
 #include "device_call.h"
 #include "floor.h"
 #include "json_report.h"
@@ -145,11 +146,12 @@ std::string text_report(const Options& options, const Plan& plan, const HostTens
   const Lengths lengths = {tensors.batch, tensors.queries, tensors.keys, tensors.topk};
   const double flops = call_flops(plan.problem, lengths);
   std::string text = fmt::format(
-      "{} on {}\nB {}, S {}, S_kv {}, topk {}, {} lists; {}\nkernels from {}, {} in {:.2f} s; workspace "
+      "{} on {}\nB {}, S {}, S_kv {}, topk {}, {} lists; {}\nkernels from {}, {} in {}; workspace "
       "{:.1f} MB\n\n",
       plan.prepared->name, plan.device.name, lengths.batch, lengths.queries, lengths.keys, lengths.topk,
       name(options.inputs.lists), r.order.why, name(plan.prepared->source), plan.prepared->cubin.compiler,
-      plan.prepared->cubin.compile_seconds, static_cast<double>(r.workspace_bytes) * 1e-6);
+      compile_time(plan.prepared->cubin.compile_seconds, plan.prepared->cubin.compile_cpu_seconds),
+      static_cast<double>(r.workspace_bytes) * 1e-6);
   text += fmt::format("  {:<20} {:>9} {:>9}\n", "", "cool", "steady");
   for (const KernelTiming& k : r.kernels) {
     text += fmt::format("  {:<20} {:>9} {:>9.3f} ms\n", name_of(k.launch.role), "", k.timing.steady);
@@ -212,6 +214,7 @@ Json json_result(const Options& options, const Plan& plan, const HostTensors& te
       {"order", {{"sorted", r.order.sorted}, {"prefetch", r.order.prefetch}, {"throttle", r.order.throttle}}},
       {"source", name(plan.prepared->source)},
       {"compile_seconds", plan.prepared->cubin.compile_seconds},
+      {"compile_cpu_seconds", plan.prepared->cubin.compile_cpu_seconds},
       {"workspace_bytes", r.workspace_bytes},
       {"call", call},
       {"kernels", kernels},

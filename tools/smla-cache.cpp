@@ -99,10 +99,15 @@ ExitCode print_path(const Options& options) {
 
 Json listing_json(const CacheListing& l) {
   const Cubin& cubin = l.entry.cubin;
-  return {{"file", l.path.string()},     {"bytes", l.bytes},
-          {"last_use", utc(l.last_use)}, {"arch", cubin.arch},
-          {"compiler", cubin.compiler},  {"compile_seconds", cubin.compile_seconds},
-          {"key", l.entry.key.text},     {"fault", l.fault.empty() ? Json() : Json(l.fault)}};
+  return {{"file", l.path.string()},
+          {"bytes", l.bytes},
+          {"last_use", utc(l.last_use)},
+          {"arch", cubin.arch},
+          {"compiler", cubin.compiler},
+          {"compile_seconds", cubin.compile_seconds},
+          {"compile_cpu_seconds", cubin.compile_cpu_seconds},
+          {"key", l.entry.key.text},
+          {"fault", l.fault.empty() ? Json() : Json(l.fault)}};
 }
 
 std::string listing_text(const CacheListing& l) {

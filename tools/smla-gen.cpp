@@ -7,6 +7,7 @@
 #include <string>
 
 #include "answer.h"
+#include "compile_time.h"
 #include "compiler/compiler.h"
 #include "config/arch.h"
 #include "config/config.h"
@@ -73,8 +74,8 @@ std::string report_text(const Choice& choice, const KernelSource& source, const 
   std::int64_t code_bytes = 0;
   for (const KernelResources& r : cubin.kernels) code_bytes += r.code_bytes;
   std::string text = fmt::format("{} for {}\n", source.name, cubin.arch);
-  text += fmt::format("compiled by {} in {:.2f} s, {} bytes of machine code, key {}\n\n", cubin.compiler,
-                      cubin.compile_seconds, code_bytes, key.hash());
+  text += fmt::format("compiled by {} in {}, {} bytes of machine code, key {}\n\n", cubin.compiler,
+                      compile_time(cubin.compile_seconds, cubin.compile_cpu_seconds), code_bytes, key.hash());
   text += kernels_text(source, cubin) + "\nwhy\n";
   for (const std::string& sentence : choice.why) text += fmt::format("  {}\n", sentence);
   return text;
@@ -90,7 +91,8 @@ Json report_json(const Options& options, const Choice& choice, const KernelSourc
           {"name", source.name},
           {"key", key.hash()},
           {"compiler", cubin.compiler},
-          {"compile_seconds", cubin.compile_seconds}};
+          {"compile_seconds", cubin.compile_seconds},
+          {"compile_cpu_seconds", cubin.compile_cpu_seconds}};
 }
 
 void refuse_binary_on_terminal(const Options& options) {
@@ -123,8 +125,8 @@ ExitCode generate_and_emit(const Options& options) {
   if (options.json || (options.emit != Emit::source && options.emit != Emit::ptx)) {
     cubin = compile(source, arch, failure_directory(cache_directories()));
     key = cache_key(source, arch, compiler_version().identity());
-    fmt::print(stderr, "smla-gen: compiled {} for {} in {:.2f} s by {}\n", source.name, cubin->arch,
-               cubin->compile_seconds, cubin->compiler);
+    fmt::print(stderr, "smla-gen: compiled {} for {} in {} by {}\n", source.name, cubin->arch,
+               compile_time(cubin->compile_seconds, cubin->compile_cpu_seconds), cubin->compiler);
   }
   std::string text;
   switch (options.emit) {

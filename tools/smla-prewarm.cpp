@@ -13,6 +13,7 @@
 
 #include "answer.h"
 #include "cache/cache.h"
+#include "compile_time.h"
 #include "jobs.h"
 #include "plan/manifest.h"
 #include "prewarm_options.h"
@@ -46,9 +47,10 @@ std::size_t count(const std::vector<JobResult>& results, Outcome outcome) {
 
 std::string line(const JobResult& r) {
   if (r.outcome == Outcome::failed) return fmt::format("failed         {}: {}", r.kernel, r.error);
-  const std::string time = r.outcome == Outcome::built ? fmt::format("{:.2f} s", r.compile_seconds) : "";
-  return fmt::format("{:<13} {:>7}  {:>3} registers  {} spill bytes  {:>6} shared bytes  {}", name(r.outcome),
-                     time, r.registers, r.spill_bytes, r.shared_bytes, r.kernel);
+  const std::string time =
+      r.outcome == Outcome::built ? compile_time(r.compile_seconds, r.compile_cpu_seconds) : "";
+  return fmt::format("{:<13} {:>25}  {:>3} registers  {} spill bytes  {:>6} shared bytes  {}",
+                     name(r.outcome), time, r.registers, r.spill_bytes, r.shared_bytes, r.kernel);
 }
 
 std::string text_summary(const std::vector<JobResult>& results, double seconds,
