@@ -5,7 +5,8 @@ if(SMLA_WARNINGS_AS_ERRORS)
   target_compile_options(smla_flags INTERFACE -Werror)
 endif()
 if(SMLA_SANITIZE)
-  target_compile_options(smla_flags INTERFACE -fsanitize=${SMLA_SANITIZE} -fno-omit-frame-pointer -g)
+  target_compile_options(smla_flags INTERFACE -fsanitize=${SMLA_SANITIZE} -fno-sanitize-recover=all
+                         -fno-omit-frame-pointer -g)
   target_link_options(smla_flags INTERFACE -fsanitize=${SMLA_SANITIZE})
 endif()
 

@@ -19,6 +19,10 @@ SMLA_OUTSIDE void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
+SMLA_OUTSIDE void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  ++host_allocations;
+  return std::malloc(bytes == 0 ? 1 : bytes);
+}
 SMLA_OUTSIDE void operator delete(void* memory) noexcept {
   std::free(memory);
 }
