@@ -36,7 +36,7 @@ static kernel kernels[KERNELS]; /* and functions */
 static int kernel_count;
 static char library;
 static context primary[FAKE_DEVICES] = {{0, 1}, {1, 2}};
-static context other = {0, 3}; /* of device 0 too; with another id it is another one at the same address */
+static _Thread_local context other = {0, 3}; /* of device 0 too; with another id it is another one at the same address */
 static _Thread_local context* stack[DEPTH]; /* of contexts; the last one is current */
 static _Thread_local int depth;
 

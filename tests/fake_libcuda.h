@@ -41,7 +41,7 @@ typedef struct fake_cuda {
 } fake_cuda;
 
 fake_cuda* fake_cuda_state(void);
-void fake_push_other_context(unsigned long long id); /* a second context of device 0 becomes current */
+void fake_push_other_context(unsigned long long id); /* a second context of device 0, the thread's own */
 void fake_pop_context(void);
 
 #endif
