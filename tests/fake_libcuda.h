@@ -31,13 +31,13 @@ typedef struct fake_cuda {
   size_t argument_bytes;            /* of a kernel's parameter */
 
   /* Recorded. */
-  int calls;    /* of driver functions, all together */
   int launches; /* of which the first FAKE_LAUNCHES are kept */
   fake_launch launch[FAKE_LAUNCHES];
   int inits, loads, unloads, functions_loaded, attributes_set, contexts_retained, pushes, pops;
   int allocations;     /* of device memory */
   int waits;           /* synchronisations of any kind */
   int largest_dynamic; /* of cuKernelSetAttribute, bytes */
+  int calls;           /* of driver functions, all together */
 } fake_cuda;
 
 fake_cuda* fake_cuda_state(void);
