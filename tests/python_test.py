@@ -192,6 +192,9 @@ class Refusals(unittest.TestCase):
         self.refused(ValueError, ("query_offset = 18446744073709551617",), query_offset=2**64 + 1)
 
 
+LAUNCHES = 4  # 16 heads share a CTA with neighbouring tokens, so that their lists are merged first
+
+
 class Calls(unittest.TestCase):
     def setUp(self):
         driver = ctypes.CDLL(FAKE_LIBCUDA)
@@ -210,9 +213,9 @@ class Calls(unittest.TestCase):
             raise
         return result, self.cuda.launches - before
 
-    def test_a_call_launches_its_three_kernels_and_returns_the_gradients(self):
+    def test_a_call_launches_its_kernels_and_returns_the_gradients(self):
         (d_q, d_kv), launches = self.run_call()
-        self.assertEqual(launches, 3)
+        self.assertEqual(launches, LAUNCHES)
         self.assertEqual((d_q.shape, d_q.dtype), ((1, 4, 16, 576), torch.bfloat16))
         self.assertEqual((d_kv.shape, d_kv.dtype), ((1, 8, 1, 576), torch.bfloat16))
 
@@ -243,12 +246,12 @@ class Calls(unittest.TestCase):
     def test_tensors_without_a_batch_dimension_give_such_gradients(self):
         packed = {name: tensor.squeeze(0) for name, tensor in inputs().items()}
         (d_q, d_kv), launches = self.run_call(**packed)
-        self.assertEqual(launches, 3)
+        self.assertEqual(launches, LAUNCHES)
         self.assertEqual((d_q.shape, d_kv.shape), ((4, 16, 576), (8, 1, 576)))
 
     def test_slices_run_and_what_the_library_cannot_read_is_refused_by_name(self):
         wide = FakeTensor((1, 8, 1, 576), torch.bfloat16, strides=(8 * 640, 640, 640, 1))
-        self.assertEqual(self.run_call(kv=wide)[1], 3)
+        self.assertEqual(self.run_call(kv=wide)[1], LAUNCHES)
         expanded = FakeTensor((1, 4, 16, 512), torch.bfloat16, strides=(0, 0, 0, 0))
         with self.assertRaisesRegex(ValueError, "do has strides"):
             self.run_call(do=expanded)
