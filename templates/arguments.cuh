@@ -32,7 +32,8 @@ struct Arguments {
   int* list_length;          // [B, S, G]: entries to look at, 0 for a dead row
   int* block_length;         // [B, blocks, G]: entries that a block of tokens looks at; list_length where it is of one
   int* sorted_lists;         // [B, blocks, G, sorted_pitch]: written by sort_lists, read by backward when `sorted`
-  float* d_kv_sum;           // [B, G, S_kv, d_qk] fp32, columns permuted (columns.cuh)
+  float* list_bounds;        // [B, S, G, 8, 2]: what may be added to a row (fixed_point.cuh); `deterministic` alone
+  void* d_kv_sum;            // [B, G, S_kv] rows of fp32 (columns.cuh) or, deterministic, of integers (fixed_point.cuh)
   unsigned int* counters;    // kCounters words, zero at the start of every call
   void* zero_begin;          // what preprocess zeroes: d_kv_sum and counters, a multiple of 16 bytes
   long long zero_bytes;

@@ -7,7 +7,7 @@
 //   scores   S = q k^T and dP = d_o v^T share the fragments of k; P = exp2(S - L), dS = scale * P (dP - delta), both
 //            rounded once and stored to shared memory; entries that do not count get P = dS = 0
 //   d_q      += dS k, in registers for the whole token
-//   d_kv     dS^T q + P^T d_o, 16 columns at a time, straight from the accumulators to 16-byte reductions
+//   d_kv     dS^T q + P^T d_o, 16 columns at a time, straight from the accumulators to reductions
 //
 // Shared memory: q, d_o (block_h rows), `stages` tiles of kv (block_size rows), P and dS (block_h x block_size), all
 // 16-bit, in swizzled panels (panels.cuh): 221,184 bytes for 64 heads, 576 / 512 columns, 32 rows, 2 stages.
@@ -225,7 +225,7 @@ PTX_FN void add_d_q(DqAccumulators& d_q, u32 shared, int tile) {
 }
 
 // d_kv of the tile's rows: dS^T q, and in the value columns + P^T d_o, reduced into d_kv_sum.
-PTX_FN void reduce_d_kv(u32 shared, const Source& source, int tile, float* sums) {
+PTX_FN void reduce_d_kv(u32 shared, const Source& source, int tile, const char* sums) {
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x & 31;
   const int chunk0 = warp % kDkvWarpsN;
 #pragma unroll
@@ -240,10 +240,7 @@ PTX_FN void reduce_d_kv(u32 shared, const Source& source, int tile, float* sums)
       ldmatrix_x4_trans(p[k], shared + Shared::p + offset);
     }
     const int position = tile * Spec::block_size + m0 + (lane >> 2);
-    const int row[2] = {source.row(position), source.row(position + 8)};
-    float* sum[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) sum[i] = sums + (long long)(row[i] < 0 ? 0 : row[i]) * Spec::d_qk + (lane & 3) * 4;
+    const WarpRows rows = warp_rows(sums, source.row(position), source.row(position + 8), lane);
 
 #pragma unroll 1
     for (int chunk = chunk0; chunk < kChunks; chunk += kDkvWarpsN) {
@@ -261,12 +258,7 @@ PTX_FN void reduce_d_kv(u32 shared, const Source& source, int tile, float* sums)
           mma_m16n8k16(d_kv[1], p[k], b[2], b[3]);
         }
       }
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (row[i] >= 0) {
-          add_quad(sum[i] + chunk * 16, d_kv[0][i * 2], d_kv[0][i * 2 + 1], d_kv[1][i * 2], d_kv[1][i * 2 + 1]);
-        }
-      }
+      add_columns(rows, chunk * 16, d_kv);
     }
   }
 }
@@ -312,7 +304,7 @@ PTX_FN void backward(const Arguments& args) {
   const Source source = {list_of(args, place), (int)ld_global_nc_u32(args.list_length + place.list),
                          key_limit(args, place.s),
                          (const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group), args.kv_strides.token};
-  float* sums = args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk;
+  const char* sums = sums_of(args, place.b, place.group);
   const int tiles = (source.length + Spec::block_size - 1) / Spec::block_size;
 
   load_heads<kQkPanels>(shared + Shared::q, args.q, args.q_strides, place);

@@ -63,6 +63,19 @@ PTX_FN u32 sweep_tile(const Arguments& args, u32 counter, int tiles) {
   return ((counter / (u32)args.ctas_in_flight) & (kSweep - 1)) * (u32)tiles / kSweep;
 }
 
+// Deterministic: every list starts at its beginning, so that d_q does not depend on when its CTA ran. The sweep is kept
+// by the throttle alone, which takes a CTA's place in the grid for what the counter should be by then: each list adds
+// kSweep in all, an empty one too.
+PTX_FN u32 counter_of_wave(const Arguments& args) {
+  return ctaid_x() / (u32)args.ctas_in_flight * (kSweep * (u32)args.ctas_in_flight);
+}
+
+// What a tile adds to the counter.
+PTX_FN u32 progress(int done, int tiles) {
+  const u32 step = ld_shared_u32(Shared::sweep_step);
+  return Spec::deterministic && done + 1 == tiles ? kSweep - (u32)done * step : step;
+}
+
 // Waits, a bounded number of polls, while this CTA is ahead of the grid's mean by more than args.throttle CTA-tiles.
 PTX_FN void throttle(const Arguments& args, int done) {
   if (ctaid_x() + 2 * (u32)args.ctas_in_flight >= gridDim.x) return;  // the last waves have nobody to wait for
@@ -100,9 +113,10 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
 // CTAs would reduce into the same rows at once.
 PTX_FN void start_sweep(const Arguments& args, const Place& place, int tiles, int thread) {
   if (thread == 0) {
-    const u32 counter = args.sweep ? ld_relaxed_gpu_u32(args.counters) : 0;
+    const u32 counter = !args.sweep ? 0 : Spec::deterministic ? counter_of_wave(args) : ld_relaxed_gpu_u32(args.counters);
     const u32 own_place = kShared && !args.sweep ? ((u32)place.list * 0x9e3779b9u >> 16) * (u32)tiles >> 16 : 0;
-    st_shared_u32(Shared::sweep_tile, kShared && !args.sweep ? own_place : sweep_tile(args, counter, tiles));
+    const bool fixed_place = Spec::deterministic || (kShared && !args.sweep);
+    st_shared_u32(Shared::sweep_tile, fixed_place ? own_place : sweep_tile(args, counter, tiles));
     st_shared_u32(Shared::sweep_counter, counter);
     st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
@@ -120,7 +134,10 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
   const Place place = place_of(args, ctaid_x());
   load_heads(args, place, row0, lane8);  // before the list is known: the longest way is that of q and d_o
   const int length = block_length(args, place), tiles = tiles_of(length);
-  if (tiles == 0) return;
+  if (tiles == 0) {
+    if (Spec::deterministic && args.sweep && thread == 0) red_add_u32(args.counters, kSweep);
+    return;
+  }
 
   const char* kv =
       (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
@@ -137,23 +154,20 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
   for (int done = 0; done < tiles; ++done) {
     if (args.throttle > 0) throttle(args, done);
     if (args.prefetch && lane8 == 0) {
-      const float* sums = args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk;
+      const char* sums = sums_of(args, place.b, place.group);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        if (entry[i] >= 0) cp_async_bulk_prefetch_L2(sums + (long long)row_of(entry[i]) * Spec::d_qk, Spec::d_qk * 4);
+        if (entry[i] >= 0) {
+          cp_async_bulk_prefetch_L2(sums + (long long)row_of(entry[i]) * Spec::sum_row_bytes, Spec::sum_row_bytes);
+        }
       }
     }
 #pragma unroll
     for (int group = 0; group < 3; ++group) {
       mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);
       // After empty[2] both consumers have used the offsets of two tiles ago, and have waited for the last ones.
-      if (group == 2 && lane8 == 0) {
-        const u32 table = Shared::row_offsets + (done & 1) * 256 + row0 * 4;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const u32 offset = (u32)row_of(entry[i]) * (Spec::d_qk * 4) | tokens_of(entry[i]);
-          st_shared_u32(table + i * 64, entry[i] < 0 ? kNoRow : offset);
-        }
+      if (group == 2 && lane8 < kOffsetLanes) {
+        store_row_offsets(args, place, (u32)(done & 1) * 256 + row0 * 4, entry, lane8);
         mbarrier_arrive(Shared::offsets_ready);
       }
 #pragma unroll
@@ -172,7 +186,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) entry[i] = row_at(list, position + i * 16, length - row0, limit);
     }
-    if (args.sweep && thread == 0) red_add_u32(args.counters, ld_shared_u32(Shared::sweep_step));
+    if (args.sweep && thread == 0) red_add_u32(args.counters, progress(done, tiles));
   }
 }
 
@@ -198,15 +212,23 @@ PTX_FN void d_kv_panel(float (&d)[32], int panel) {
 // of the one before.
 PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRows& rows) {
   constexpr int kTop = kQkPanels - 1;
+  if (Spec::deterministic) {  // the conversions need the registers of the second accumulator
+    for (int panel = kTop; panel > kTop - 3; --panel) {
+      d_kv_panel(s, panel);
+      wgmma_wait_group<0>();
+      reduce_panel(s, rows, panel * 64);
+    }
+    return;
+  }
   d_kv_panel(s, kTop);
   d_kv_panel(dp, kTop - 1);
   wgmma_wait_group<1>();
-  reduce_panel(s, rows, kTop * 256);
+  reduce_panel(s, rows, kTop * 64);
   d_kv_panel(s, kTop - 2);
   wgmma_wait_group<1>();
-  reduce_panel(dp, rows, (kTop - 1) * 256);
+  reduce_panel(dp, rows, (kTop - 1) * 64);
   wgmma_wait_group<0>();
-  reduce_panel(s, rows, (kTop - 2) * 256);
+  reduce_panel(s, rows, (kTop - 2) * 64);
 }
 
 // What row_lse or row_delta holds for a row and the one eight further on; `absent` for rows that do not exist.
@@ -398,9 +420,9 @@ PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, in
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
     bar_sync(P_READY, 256);
-    u32 p[4][4], ds[4][4];
+    u32 p[4][4], ds[4][4];  // deterministic: not used, gradient_tile reads shared memory
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < 4 && !Spec::deterministic; ++k) {
       ldmatrix_x4_trans(ds[k], p_source + kPanel + k * 2048);
       ldmatrix_x4_trans(p[k], p_source + k * 2048);
     }
@@ -421,7 +443,7 @@ PTX_FN void backward(const Arguments& args) {
     mbarrier_init(Shared::empty + 8, 8);
     mbarrier_init(Shared::empty + 16, 4);
     mbarrier_init(Shared::q_ready, 128);
-    mbarrier_init(Shared::offsets_ready, 16);
+    mbarrier_init(Shared::offsets_ready, 16 * kOffsetLanes);
   }
   __syncthreads();
 
@@ -433,7 +455,7 @@ PTX_FN void backward(const Arguments& args) {
   } else {
     const Place place = place_of(args, ctaid_x());
     const int tiles = tiles_of(block_length(args, place));
-    const char* sums = (const char*)(args.d_kv_sum + (place.b * Spec::kv_groups + place.group) * (long long)args.keys * Spec::d_qk);
+    const char* sums = sums_of(args, place.b, place.group);
     setmaxnreg_inc<240>();
     if (warpgroup == 0) {
       score_role(args, sums, tiles, thread);

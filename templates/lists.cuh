@@ -44,6 +44,11 @@ PTX_FN u32 key_limit(const Arguments& args, long long s) {
   return (u32)(reach < 0 ? 0 : reach < args.keys ? reach : args.keys);
 }
 
+// The sums of d_kv of a batch entry and group: one row of Spec::sum_row_bytes after the other.
+PTX_FN const char* sums_of(const Arguments& args, long long b, int group) {
+  return (const char*)args.d_kv_sum + (b * Spec::kv_groups + group) * (long long)args.keys * Spec::sum_row_bytes;
+}
+
 // How many entries of a list the caller gave: clamp(topk_length, 0, topk).
 PTX_FN int given_length(const Arguments& args, long long b, long long s, int group) {
   if (!Spec::has_topk_length) return args.topk;

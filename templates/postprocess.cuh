@@ -1,29 +1,29 @@
-// postprocess: d_kv from its fp32 sums (columns put back in order, rounded once), and d_sink.
+// postprocess: d_kv from its sums (columns put back in order, rounded once), and d_sink.
 #pragma once
 
 constexpr int kPostprocessThreads = 256;
 
-// Each thread takes four neighbouring floats of d_kv_sum, which are two pairs of columns of d_kv.
+// Each thread takes two pairs of columns, 8 apart.
 PTX_FN void write_d_kv(const Arguments& args) {
   constexpr int kQuads = Spec::d_qk / 4;  // a row
   const long long quads = (long long)args.batch * Spec::kv_groups * args.keys * kQuads;
   const long long stride = (long long)gridDim.x * kPostprocessThreads;
   for (long long i = (long long)blockIdx.x * kPostprocessThreads + threadIdx.x; i < quads; i += stride) {
     const long long row = i / kQuads;
-    const int column = column_of_quad((int)(i % kQuads));
+    const int quad = (int)(i % kQuads), column = (quad >> 2) * 16 + (quad & 3) * 2;
     const long long b = row / ((long long)Spec::kv_groups * args.keys);
     const int group = (int)(row / args.keys % Spec::kv_groups);
     const long long out = offset_of(args.d_kv_strides, b, row % args.keys, group) + column;
-    u32 sum[4];
-    ld_global_nc_v4_u32(sum, args.d_kv_sum + i * 4);
+    float sum[4];
+    load_quad(sum, (const char*)args.d_kv_sum + row * Spec::sum_row_bytes, quad);
     if (Spec::d_kv_is_fp32) {
       float* d_kv = (float*)args.d_kv + out;
-      st_global_v2_u32(d_kv, sum[0], sum[1]);
-      st_global_v2_u32(d_kv + 8, sum[2], sum[3]);
+      st_global_v2_u32(d_kv, __float_as_uint(sum[0]), __float_as_uint(sum[1]));
+      st_global_v2_u32(d_kv + 8, __float_as_uint(sum[2]), __float_as_uint(sum[3]));
     } else {
       u16* d_kv = (u16*)args.d_kv + out;
-      st_global_u32(d_kv, pack(__uint_as_float(sum[0]), __uint_as_float(sum[1])));
-      st_global_u32(d_kv + 8, pack(__uint_as_float(sum[2]), __uint_as_float(sum[3])));
+      st_global_u32(d_kv, pack(sum[0], sum[1]));
+      st_global_u32(d_kv + 8, pack(sum[2], sum[3]));
     }
   }
 }

@@ -6,6 +6,7 @@
 //   row_lse              log2 of the softmax denominator, the sink in it; +inf for a dead row, so that exp2 gives 0
 //   row_delta            sum over d_v of o * d_o in fp32; 0 for a dead row, whatever o and lse hold there. Not where the
 //                        backward computes it from the d_o that it has loaded anyway (Spec::delta_in_backward)
+//   list_bounds          what the token may add to d_kv, deterministic problems only (fixed_point.cuh)
 //
 // A CTA takes one (token, kv group) at a time, its warps share the heads. o and d_o are read once: at 64 heads 128 KB a
 // token, the only bytes that count.
@@ -96,6 +97,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
   const long long b = token / args.queries, s = token % args.queries;
   const int end = min((warp + 1) * kRun, Spec::heads_per_group);
   int length = -1;
+  ListBound bound;
   for (int first = warp * kRun; first < end; first += 32) {
     const int heads = min(32, end - first);
     float delta = 0.0f;
@@ -104,6 +106,10 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
       const float sum = delta_of_head(args, b, s, group * Spec::heads_per_group + first + i, lane);
       if (lane == i) delta = sum;
     }
+    for (int i = 0; i < heads && Spec::deterministic; ++i) {
+      widen_bound(bound, args, b, s, group * Spec::heads_per_group + first + i, lane);
+    }
+    widen_bound(bound, delta);
     if (length < 0) length = length_of_list(args, b, s, group, lane);
     if (lane < heads) {
       const int head = group * Spec::heads_per_group + first + lane;
@@ -113,6 +119,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
     }
   }
   if (warp == 0 && lane == 0) st_global_u32(args.list_length + list, (u32)length);
+  store_bound(bound, args, list, warp, end - warp * kRun, length == 0, lane);
 }
 
 PTX_FN void preprocess(const Arguments& args) {

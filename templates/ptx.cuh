@@ -384,6 +384,11 @@ PTX_FN float ld_global_nc_f32(const float* pointer) {
   asm volatile("ld.global.nc.f32 %0, [%1];\n" : "=f"(value) : "l"(pointer));
   return value;
 }
+PTX_FN u64 ld_global_nc_u64(const void* pointer) {
+  u64 value;
+  asm volatile("ld.global.nc.u64 %0, [%1];\n" : "=l"(value) : "l"(pointer));
+  return value;
+}
 // Read once: not kept in L1.
 PTX_FN void ld_global_nc_v4_u32(u32 (&r)[4], const void* pointer) {
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
@@ -431,6 +436,24 @@ PTX_FN void red_add_v4_f32_below(u32 key, const void* pointer, float x, float y,
       "{\n.reg .pred below;\nsetp.lt.u32 below, %5, %6;\n"
       "@below red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(pointer),
       "f"(x), "f"(y), "f"(z), "f"(w), "r"(key), "n"(Limit)
+      : "memory");
+}
+// A 64-bit integer added at pointer + Offset when key < Limit.
+template <u32 Limit, int Offset>
+PTX_FN void red_add_u64_below(u32 key, const void* pointer, u64 value) {
+  asm volatile(
+      "{\n.reg .pred below;\nsetp.lt.u32 below, %2, %3;\n"
+      "@below red.relaxed.gpu.global.add.u64 [%0+%4], %1;\n}\n" ::"l"(pointer),
+      "l"(value), "r"(key), "n"(Limit), "n"(Offset)
+      : "memory");
+}
+// Bits set at pointer + Offset when key < Limit and value > Most.
+template <u32 Limit, u32 Most, int Offset>
+PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 bits) {
+  asm volatile(
+      "{\n.reg .pred below, both;\nsetp.lt.u32 below, %1, %2;\nsetp.gt.and.u32 both, %3, %4, below;\n"
+      "@both red.relaxed.gpu.global.or.b32 [%0+%6], %5;\n}\n" ::"l"(pointer),
+      "r"(key), "n"(Limit), "r"(value), "n"(Most), "r"(bits), "n"(Offset)
       : "memory");
 }
 

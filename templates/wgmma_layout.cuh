@@ -8,7 +8,7 @@ constexpr int kQkPanels = Spec::d_qk / 64;
 constexpr int kVPanels = Spec::d_v / 64;
 constexpr int kGroupPanels = 3;    // kv panels that are filled and freed together; the last group may have fewer
 constexpr u32 kNoRow = 0xf0000000u;  // row offsets from here on mean: no reduction
-static_assert(Spec::d_qk * 4 % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
+static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
 struct Shared {
   static constexpr u32 q = kBase;
@@ -25,7 +25,8 @@ struct Shared {
   static constexpr u32 sweep_tile = offsets_ready + 8;     // where this CTA starts its list,
   static constexpr u32 sweep_counter = sweep_tile + 4;     // the sweep's counter then,
   static constexpr u32 sweep_step = sweep_counter + 4;     // and what each tile adds to it
-  static constexpr u32 end = sweep_step + 4;
+  static constexpr u32 row_codes = (sweep_step + 4 + 15) / 16 * 16;  // as row_offsets, deterministic problems only
+  static constexpr u32 end = Spec::deterministic ? row_codes + 2 * 64 * 4 : row_codes;
 };
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
 
@@ -72,4 +73,6 @@ PTX_FN u64 d_o_columns(int column, int k) {
 PTX_FN u64 kv_columns(int column, int k) {
   return mn_major(Shared::kv + column / 64 * kPanel + column % 64 * 2 + k * 2048);
 }
+PTX_FN u64 p_columns(int k) { return mn_major(Shared::p + k * 2048); }
+PTX_FN u64 ds_columns(int k) { return mn_major(Shared::ds + k * 2048); }
 PTX_FN u64 ds_rows(int k) { return k_major(Shared::ds + k * 32); }

@@ -128,6 +128,19 @@ void check_on_emulator(CaseBody body) {
   body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 6); }, 5);  // 8 tokens a CTA
 }
 
+// The same with sums of integers.
+void check_deterministic_on_emulator(CaseBody body) {
+  require_host_compiler();
+  const auto run_with = [](const char* arch) {
+    return [arch](Case c) {
+      c.problem.deterministic = true;
+      return run_on_emulator(c, parse_arch(arch), 3);
+    };
+  };
+  body(run_with("sm_80"), 3);
+  body(run_with("sm_90a"), 64);
+}
+
 }  // namespace
 
 #define SMLA_CPU_CASE(name, body) \
@@ -135,6 +148,13 @@ void check_on_emulator(CaseBody body) {
     check_on_emulator(body);      \
   }
 
+#define SMLA_DETERMINISTIC_CPU_CASE(name, body) \
+  TEST_CASE("Deterministic: " name) {           \
+    check_deterministic_on_emulator(body);      \
+  }
+
 SMLA_CASES_OF_LISTS(SMLA_CPU_CASE)
 SMLA_CASES_OF_NUMBERS(SMLA_CPU_CASE)
 SMLA_CASES_OF_LAYOUTS(SMLA_CPU_CASE)
+SMLA_CASES_OF_LISTS(SMLA_DETERMINISTIC_CPU_CASE)
+SMLA_CASES_OF_NUMBERS(SMLA_DETERMINISTIC_CPU_CASE)

@@ -65,10 +65,14 @@ TEST_CASE("golden files: what the generator writes for the models in use") {
   deepseek_v4.lse_base = LseBase::e;
   deepseek_v4.dtype = DType::fp16;
   deepseek_v4.d_kv_type = DkvType::fp32;
+  Problem deterministic;
+  deterministic.heads = 64;
+  deterministic.deterministic = true;
   const Golden golden = GENERATE_COPY(Golden{"deepseek-v3.2-h128-sm_90a.txt", deepseek_v32, "sm_90a"},
                                       Golden{"causal-slice-h16-sm_90a.txt", sliced, "sm_90a"},
                                       Golden{"deepseek-v4-h64-sm_90a.txt", deepseek_v4, "sm_90a"},
-                                      Golden{"deepseek-v3.2-h128-sm_80.txt", deepseek_v32, "sm_80"});
+                                      Golden{"deepseek-v3.2-h128-sm_80.txt", deepseek_v32, "sm_80"},
+                                      Golden{"deterministic-h64-sm_90a.txt", deterministic, "sm_90a"});
   const std::filesystem::path file = kSourceDir / "tests" / "golden" / golden.file;
   const std::string text = written(source_of(golden.problem, golden.arch));
   if (std::getenv("SMLA_UPDATE_GOLDEN")) std::ofstream(file, std::ios::binary) << text;
@@ -91,8 +95,8 @@ TEST_CASE("a source holds its templates whole, in the order in which they need e
   CHECK(names == std::vector<std::string>{"banner", "constants", "ptx.cuh", "arguments.cuh", "operand.cuh",
                                           "lists.cuh", "columns.cuh", "panels.cuh", "preprocess.cuh",
                                           "sort_lists.cuh", "operand_wgmma.cuh", "wgmma_layout.cuh",
-                                          "wgmma_out.cuh", "gradient sequence", "backward_wgmma.cuh",
-                                          "postprocess.cuh", "entries"});
+                                          "wgmma_reductions.cuh", "wgmma_out.cuh", "gradient sequence",
+                                          "backward_wgmma.cuh", "postprocess.cuh", "entries"});
   for (const SourcePart& part : source.parts) {
     if (!is_template(part)) continue;
     std::string text = read(kSourceDir / "templates" / part.name);
@@ -125,6 +129,24 @@ TEST_CASE("four kernels, in launch order, with their launch facts") {
   CHECK(backward.threads == 384);
   CHECK(backward.shared_bytes == 230400);
   for (const KernelFacts& facts : source.kernels) CHECK_THAT(source.text(), contains(" " + facts.name + "("));
+}
+
+TEST_CASE("a deterministic problem has integers in the place of fp32 sums, and one kernel more") {
+  for (const int heads : {16, 64}) {
+    Problem problem;
+    problem.heads = heads;
+    const std::string floats = source_of(problem, "sm_90a").text();
+    problem.deterministic = true;
+    const KernelSource source = source_of(problem, "sm_90a");
+    const std::string integers = source.text();
+    CAPTURE(source.name);
+    CHECK_THAT(floats, contains("======== columns.cuh") && !contains("fixed_point.cuh ===="));
+    CHECK_THAT(integers, contains("======== fixed_point.cuh") && !contains("columns.cuh ===="));
+    CHECK_THAT(integers, contains("sum_row_bytes = 4864;"));
+    REQUIRE(source.kernels.size() == 5);
+    CHECK(source.kernels[1].role == KernelRole::row_scales);
+    CHECK_THAT(integers, contains(" " + source.kernels[1].name + "("));
+  }
 }
 
 TEST_CASE("SMLA_TEMPLATE_DIR overrides the templates that it holds") {

@@ -26,6 +26,7 @@ const std::vector<KernelFacts> kKernels = {{KernelRole::preprocess, "pre", "", 2
                                            {KernelRole::sort_lists, "sort", "", 256, 0},
                                            {KernelRole::backward, "bwd", "", 384, 231424},
                                            {KernelRole::postprocess, "post", "", 256, 0}};
+const Problem kDeterministic = {.heads = 64, .deterministic = true};
 
 template <class Body>
 std::string refusal(Body&& body, Status status) {
@@ -40,7 +41,9 @@ std::string refusal(Body&& body, Status status) {
 
 Launches launches_of(const Problem& problem, const Config& config, const Lengths& n) {
   const Order order = choose_order(problem, config, n, kH200);
-  return choose_launches(problem, config, kKernels, n, order, workspace_layout(problem, config, n, order));
+  std::vector<KernelFacts> kernels = kKernels;
+  if (problem.deterministic) kernels.insert(kernels.begin() + 1, {KernelRole::row_scales, "scales", "", 256, 0});
+  return choose_launches(problem, config, kernels, n, order, workspace_layout(problem, config, n, order));
 }
 
 std::vector<KernelRole> roles(const Launches& launches) {
@@ -101,6 +104,14 @@ TEST_CASE("wgmma refuses kv rows that its 32-bit offsets cannot reach and names 
                  Status::not_supported),
              contains("reaches 1747626 kv rows of 576 columns at most; the schedule cp_async takes more"));
   CHECK_NOTHROW(validate({1, 1, 1747627, 1}, kProblem, kCpAsync));
+  // The rows of integer sums have 4864 bytes.
+  CHECK_NOTHROW(validate({1, 1, 827823, 1}, kDeterministic, kWgmma));
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({1, 1, 827824, 1}, kDeterministic, kWgmma);
+                 },
+                 Status::not_supported),
+             contains("reaches 827823 kv rows"));
 }
 
 TEST_CASE("lengths whose sums overflow 64-bit sizes are refused") {
@@ -126,6 +137,17 @@ TEST_CASE("the order follows the rows of d_kv sums: the caller's, sorted, sorted
   CHECK(order(65536).throttle == 132);
   CHECK_FALSE(order(4096, 3).sorted);
   CHECK(order(4097, 3).sorted);
+}
+
+TEST_CASE("integer sums of twice the bytes leave L2 at half as many rows, and their sweep needs the throttle") {
+  const auto order = [](std::int64_t keys) {
+    return choose_order(kDeterministic, kWgmma, {1, 64, keys, 2048}, kH200);
+  };
+  CHECK_FALSE(order(6144).sorted);
+  CHECK(order(6145).sorted);
+  CHECK(order(6145).throttle == 132);
+  CHECK_FALSE(choose_order(kDeterministic, kWgmma, {1, 64, 6145, 16385}, kH200).sorted);
+  CHECK_FALSE(choose_order(kDeterministic, kCpAsync, {1, 64, 6145, 2048}, kH200).sorted);
 }
 
 TEST_CASE("an order can be forced, and one that cannot be had is refused with what works") {
@@ -211,6 +233,19 @@ TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end th
   }
 }
 
+TEST_CASE("integer sums take 8 bytes an element and 256 a row, and a list 64 bytes of bounds") {
+  const Lengths n = {2, 33, 1000, 101};
+  Problem problem = {.heads = 40, .kv_groups = 5, .d_tail = 0};
+  CHECK(workspace_layout(problem, kWgmma, n, {}).list_bounds.bytes == 0);
+  problem.deterministic = true;
+  const WorkspaceLayout w = workspace_layout(problem, kWgmma, n, {});
+  CHECK(w.d_kv_sum.bytes == 2 * 5 * 1000 * (512 * 8 + 256));
+  CHECK(w.list_bounds.bytes == 2 * 33 * 5 * 64);
+  CHECK(w.list_bounds.offset % 256 == 0);
+  CHECK(w.d_kv_sum.offset >= w.list_bounds.offset + w.list_bounds.bytes);
+  CHECK(w.counters.offset == w.d_kv_sum.offset + w.d_kv_sum.bytes);
+}
+
 TEST_CASE("sorted lists take workspace only in sorted order") {
   const Lengths n = {1, 4096, 4096, 2048};
   const std::int64_t callers = workspace_layout(kProblem, kWgmma, n, {}).bytes;
@@ -239,6 +274,22 @@ TEST_CASE("sorted lists add a pre-pass of one CTA a list") {
                                   KernelRole::postprocess});
   CHECK(l.launch[1].grid == 2000);
   CHECK(l.launch[1].shared_bytes == sort_shared_bytes(8192, kWgmma));
+}
+
+TEST_CASE("deterministic: row_scales runs before the backward, a whole number of CTAs a group") {
+  const Launches l = launches_of(kDeterministic, kWgmma, {2, 1000, 4096, 2048});
+  REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::row_scales, KernelRole::backward,
+                                  KernelRole::postprocess});
+  CHECK(l.launch[1].grid == 2 * 64);  // 64 rows a CTA
+  CHECK(launches_of(kDeterministic, kWgmma, {2, 1000, 6000, 2048}).launch[1].grid == 2 * 94);
+  CHECK(launches_of(kDeterministic, kCpAsync, {100, 10, 1000000, 64}).launch[1].grid == 100 * 2);
+  CHECK(launches_of(kDeterministic, kCpAsync, {1000, 10, 1000000, 64}).launch[1].grid == 1000);
+  CHECK(launches_of(kDeterministic, kCpAsync, {1, 1, 1, 1}).launch[1].grid == 1);
+  CHECK(launches_of(kDeterministic, kWgmma, {1, 1000, 131072, 2048}).count == 5);
+  CHECK(roles(launches_of(kDeterministic, kWgmma, {1, 0, 4096, 64})) ==
+        std::vector{KernelRole::preprocess, KernelRole::postprocess});
+  CHECK(roles(launches_of(kDeterministic, kWgmma, {1, 70, 0, 64})) ==
+        std::vector{KernelRole::preprocess, KernelRole::backward, KernelRole::postprocess});
 }
 
 TEST_CASE("few tokens over many rows still zero with many CTAs, and many rows are strided over") {

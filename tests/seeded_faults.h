@@ -23,6 +23,7 @@ inline std::vector<SeededFault> wgmma_faults() {
   const char* kernel = "backward_wgmma.cuh";
   const char* layout = "wgmma_layout.cuh";
   const char* out = "wgmma_out.cuh";
+  const char* reductions = "wgmma_reductions.cuh";
   const char* sequence = "gradient sequence";
   return {
       {"fence-st",
@@ -79,7 +80,7 @@ inline std::vector<SeededFault> wgmma_faults() {
        "offsets written and handed over before the wait for empty[0]: two phases ahead",
        {{kernel, "      mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);\n",
          "      if (group != 0) mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);\n"},
-        {kernel, "if (group == 2 && lane8 == 0) {", "if (group == 0 && lane8 == 0) {"},
+        {kernel, "if (group == 2 && lane8 < kOffsetLanes) {", "if (group == 0 && lane8 < kOffsetLanes) {"},
         {kernel, "        mbarrier_arrive(Shared::offsets_ready);\n      }\n",
          "        mbarrier_arrive(Shared::offsets_ready);\n      }\n      if (group == 0) "
          "mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);\n"}}},
@@ -104,10 +105,9 @@ inline std::vector<SeededFault> wgmma_faults() {
        "full[0] implies it: an arrival of cp.async follows all earlier copies of its thread"},
       {"single-offsets",
        "one table of row offsets instead of two",
-       {{kernel, "const u32 table = Shared::row_offsets + (done & 1) * 256 + row0 * 4",
-         "const u32 table = Shared::row_offsets + row0 * 4"},
+       {{kernel, "(u32)(done & 1) * 256 + row0 * 4", "row0 * 4"},
         {kernel, "Shared::row_offsets + (tile & 1) * 256", "Shared::row_offsets"},
-        {out, "Shared::row_offsets + (tile & 1) * 256", "Shared::row_offsets"}}},
+        {reductions, "Shared::row_offsets + (tile & 1) * 256", "Shared::row_offsets"}}},
       {"row-plus-1",
        "entries up to S_kv count: the row after the last",
        {{"lists.cuh", "return row < limit ?", "return row <= limit ?"}}},
@@ -116,7 +116,7 @@ inline std::vector<SeededFault> wgmma_faults() {
        {{"lists.cuh", "if (position >= length) return -1;", "if (position > length) return -1;"}}},
       {"red-unmasked",
        "reductions of rows that do not count are not suppressed",
-       {{out, "red_add_v4_f32_below<kNoRow>", "red_add_v4_f32_below<0xffffffffu>"}}},
+       {{reductions, "red_add_v4_f32_below<kNoRow>", "red_add_v4_f32_below<0xffffffffu>"}}},
       {"swizzle-q",
        "q stored with another swizzle",
        {{"panels.cuh", "((chunk & 7) ^ (row & 7))", "((chunk & 7) ^ (row & 3))"}}},
@@ -260,7 +260,7 @@ inline std::vector<SeededFault> cp_async_faults() {
        {{"lists.cuh", "return row < limit ?", "return row <= limit ?"}}},
       {"red-unmasked",
        "rows that do not count are added to",
-       {{kernel, "        if (row[i] >= 0) {", "        {"}},
+       {{"columns.cuh", "    if (!rows.counts[i]) continue;\n", ""}},
        "their P and dS are zero: zeros are added to row 0"},
       {"mask",
        "entries that do not count have a P",
@@ -269,7 +269,7 @@ inline std::vector<SeededFault> cp_async_faults() {
       {"mask-and-red",
        "entries that do not count have a P, and are added to row 0",
        {{kernel, "p[j] = counts[j] ? e : 0.0f;", "p[j] = e;"},
-        {kernel, "        if (row[i] >= 0) {", "        {"}}},
+        {"columns.cuh", "    if (!rows.counts[i]) continue;\n", ""}}},
       {"fragment-b",
        "the halves of B exchanged",
        {{kernel, "mma_m16n8k16(s[n], a[0], k[n][0], k[n][1]);",
@@ -286,9 +286,9 @@ inline std::vector<SeededFault> cp_async_faults() {
        {{"postprocess.cuh", "      __syncthreads();\n", ""}}},
       {"plain-sums",
        "plain stores where CTAs add",
-       {{"columns.cuh", "    red_add_v4_f32(sum, x, y, z, w);",
-         "    st_global_v4_u32(sum, __float_as_uint(x), __float_as_uint(y), __float_as_uint(z), "
-         "__float_as_uint(w));"}}},
+       {{"columns.cuh", "red_add_v4_f32(sum, d[0][i * 2], d[0][i * 2 + 1], d[1][i * 2], d[1][i * 2 + 1]);",
+         "st_global_v4_u32(sum, __float_as_uint(d[0][i * 2]), __float_as_uint(d[0][i * 2 + 1]), "
+         "__float_as_uint(d[1][i * 2]), __float_as_uint(d[1][i * 2 + 1]));"}}},
       {"zero-short",
        "preprocess leaves the last 16 bytes of the sums as they were",
        {{"preprocess.cuh", "const long long chunks = args.zero_bytes / 16;",
@@ -296,6 +296,42 @@ inline std::vector<SeededFault> cp_async_faults() {
       {"dead-length",
        "list_length not written",
        {{"preprocess.cuh", "st_global_u32(args.list_length + list, (u32)length);", ";"}}},
+  };
+}
+
+// What is different where d_kv is summed in integers.
+inline std::vector<SeededFault> deterministic_faults() {
+  const char* numbers = "fixed_point.cuh";
+  const char* reductions = "wgmma_fixed_point.cuh";
+  const char* scales = "row_scales.cuh";
+  const char* sequence = "gradient sequence";
+  return {
+      {"p-free-early",
+       "P and dS given back while products read them",
+       {{sequence, "  if (more_tiles) bar_arrive(P_FREE, 256);\n", ""},
+        {sequence, "  mbarrier_arrive(Shared::empty + 16);\n  }\n",
+         "  mbarrier_arrive(Shared::empty + 16);\n  }\n  if (more_tiles) bar_arrive(P_FREE, 256);\n"}}},
+      {"no-code",
+       "rows without their exponent",
+       {{reductions, "code = code_of_row", "(void)code_of_row"}}},
+      {"one-lane-tells",
+       "row offsets of one lane in four",
+       {{reductions, "constexpr int kOffsetLanes = 4;", "constexpr int kOffsetLanes = 1;"}}},
+      {"red-unmasked",
+       "rows that do not count are added to",
+       {{reductions, "red_add_u64_below<kNoRow, 0>", "red_add_u64_below<0xffffffffu, 0>"}}},
+      {"no-spread",
+       "the second exchange left out",
+       {{numbers, "b1 ? a0 : c0, 8)", "b1 ? a0 : c0, 0)"}}},
+      {"no-bound",
+       "tokens beyond the first 256 and their bounds: none here, so a row's scale is one of zeros",
+       {{scales, "s < args.queries", "s < 0"}}},
+      {"scales-barrier",
+       "no barrier before the first sum of bounds",
+       {{scales, "    __syncthreads();\n    if (t < half) {", "    if (t < half) {"}}},
+      {"code-of-lane-0",
+       "the exponent at one position alone",
+       {{scales, "if (lane < 16)", "if (lane < 1)"}}},
   };
 }
 

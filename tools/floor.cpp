@@ -45,6 +45,7 @@ double reduced_tiles(const Problem& p, const Config& config, const HostTensors& 
 
 std::optional<double> floor_milliseconds(const Problem& p, double tiles, const DeviceProperties& device) {
   if (device.name.find("H200") == std::string::npos || device.multiprocessors == 0) return std::nullopt;
+  if (p.deterministic) return std::nullopt;  // integers take other reductions
   return tiles / device.multiprocessors * kTileMicroseconds * 1e-3 * p.d_qk() / kTileColumns;
 }
 

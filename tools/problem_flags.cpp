@@ -66,7 +66,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
            what);
   add_word(app, "--accumulate", p.accumulate, std::array{Accumulate::fp32, Accumulate::partial},
            "How d_kv is summed over tokens; this version: fp32", what);
-  app.add_flag("--deterministic", p.deterministic, "The same bits in every run; not in this version")
+  app.add_flag("--deterministic", p.deterministic, "The same bits in every run: d_kv is summed in integers")
       ->group(what);
 
   ConfigRequest& r = flags.request;

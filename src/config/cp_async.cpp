@@ -155,7 +155,11 @@ Choice choose_cp_async(const Problem& problem, const Arch& arch, const ConfigReq
         config.threads, config.block_h >= 64 ? ">=" : "<");
   }
   why("shared memory = {} of {} bytes", cp_async_shared_bytes(problem, config), budget);
-  why("d_kv is summed by red.add.{}f32", config.vector_reductions ? "v4." : "");
+  if (problem.deterministic) {
+    why("d_kv is summed in integers by red.add.u64");
+  } else {
+    why("d_kv is summed by red.add.{}f32", config.vector_reductions ? "v4." : "");
+  }
   return choice;
 }
 

@@ -16,6 +16,7 @@ constexpr int kThreads =
     384;  // score + gradient + gather warpgroup: 240 * 256 + 24 * 128 registers are all of an SM's
 
 constexpr int kOffsetsAndBarriers = 1024;  // 2 x 64 row offsets, 64 deltas, 8 barriers, the sweep's start
+constexpr int kRowCodes = 2 * 64 * 4;  // exponents of rows of integer sums
 
 void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason) {
   if (value && *value != only) {
@@ -39,7 +40,7 @@ int wgmma_shared_bytes(const Problem& problem) {
   const int q_and_d_o = kWgmmaRows * (problem.d_qk() + problem.d_v);
   const int kv = kStages * kBlockSize * problem.d_qk();
   const int p_and_ds = 2 * kWgmmaRows * kBlockSize;
-  return 2 * (q_and_d_o + kv + p_and_ds) + kOffsetsAndBarriers;
+  return 2 * (q_and_d_o + kv + p_and_ds) + kOffsetsAndBarriers + (problem.deterministic ? kRowCodes : 0);
 }
 
 Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigRequest& request) {
@@ -74,7 +75,7 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
       "panels",
       "threads = 384: a score, a gradient and a gather warpgroup",
       fmt::format("shared memory = {} of {} bytes", wgmma_shared_bytes(problem), shared_memory_limit(arch)),
-      "d_kv is summed by red.add.v4.f32"};
+      problem.deterministic ? "d_kv is summed in integers by red.add.u64" : "d_kv is summed by red.add.v4.f32"};
   return choice;
 }
 

@@ -53,6 +53,8 @@ EmulatorCalls* calls_table() {
   calls.ld_global = call_ld_global;
   calls.st_global = call_st_global;
   calls.red_u32 = call_red_u32;
+  calls.red_or_u32 = call_red_or_u32;
+  calls.red_u64 = call_red_u64;
   calls.red_f32 = call_red_f32;
   calls.pack = call_pack;
   calls.cvt_f32_f16 = call_cvt_f32_f16;

@@ -179,6 +179,19 @@ void call_red_u32(u32* pointer, u32 value) {
   *pointer += value;
 }
 
+void call_red_or_u32(void* pointer, u32 bits) {
+  note_place();
+  check_global_write(pointer, 4, 4, GlobalUse::reduce, "red.or.b32");
+  *static_cast<u32*>(pointer) |= bits;
+}
+
+void call_red_u64(void* pointer, unsigned long long value) {
+  note_place();
+  check_global_write(pointer, 8, 8, GlobalUse::reduce, "red.add.u64");
+  *static_cast<u64*>(pointer) += value;
+  ++machine().report->reductions;
+}
+
 void call_red_f32(void* pointer, const float* values, int count) {
   note_place();
   for (int i = 0; i < count; ++i) check_poison(values[i], "red");

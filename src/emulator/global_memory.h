@@ -66,6 +66,8 @@ void check_global_write(const void* pointer, u32 bytes, u32 alignment, GlobalUse
 void call_ld_global(void* value, const void* pointer, int bytes, int access);
 void call_st_global(void* pointer, const void* value, int bytes);
 void call_red_u32(u32* pointer, u32 value);
+void call_red_or_u32(void* pointer, u32 bits);
+void call_red_u64(void* pointer, unsigned long long value);
 void call_red_f32(void* pointer, const float* values, int count);
 void call_bulk_prefetch(const void* source, int bytes);
 

@@ -28,7 +28,7 @@ GlobalBuffer input(const std::vector<T>& values, const char* name) {
 
 // The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
 struct Workspace {
-  GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, sums_and_counters;
+  GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, list_bounds, sums_and_counters;
 
   explicit Workspace(const WorkspaceLayout& w)
       : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
@@ -36,6 +36,7 @@ struct Workspace {
         list_length(size(w.list_length.bytes), "list_length", Access::read_write),
         block_length(size(w.block_length.bytes), "block_length", Access::read_write),
         sorted_lists(size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
+        list_bounds(size(w.list_bounds.bytes), "list_bounds", Access::read_write),
         sums_and_counters(size(w.d_kv_sum.bytes + w.counters.bytes), "d_kv_sum and counters",
                           Access::read_write),
         counters_at(w.d_kv_sum.bytes) {}
@@ -47,8 +48,9 @@ struct Workspace {
     arguments.block_length =
         static_cast<int*>((block_length.bytes() > 0 ? block_length : list_length).data());
     if (arguments.sorted_lists) arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
+    if (arguments.list_bounds) arguments.list_bounds = static_cast<float*>(list_bounds.data());
     char* sums = static_cast<char*>(sums_and_counters.data());
-    arguments.d_kv_sum = reinterpret_cast<float*>(sums);
+    arguments.d_kv_sum = sums;
     arguments.counters = reinterpret_cast<unsigned*>(sums + counters_at);
     arguments.zero_begin = sums;
   }

@@ -27,6 +27,7 @@ std::string describe(const Problem& p) {
   if (p.has_topk_length) text += ", topk_length";
   if (p.has_sink) text += ", attn_sink";
   if (p.has_delta) text += ", delta given";
+  if (p.deterministic) text += ", deterministic";
   return text + fmt::format(", lse to base {}{}, d_kv as {}", name(p.lse_base),
                             p.lse_includes_sink ? " with the sink in it" : "",
                             p.d_kv_type == DkvType::fp32 ? "fp32" : name(p.dtype));
@@ -43,13 +44,15 @@ std::string banner(const Problem& problem, const Config& config) {
 //
 //   nvcc -std=c++17 -cubin -arch={} this_file.cu
 //
-// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), sort_lists (long contexts,
-// and blocks of several tokens), backward (d_q, and d_kv into fp32 sums), postprocess (d_kv, d_sink). All take one Arguments by value. Read
+// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), {}sort_lists (long contexts,
+// and blocks of several tokens), backward (d_q, and d_kv into {}), postprocess (d_kv, d_sink). All take one Arguments by value. Read
 // from the end: the entries, then `backward`, then the roles it calls.
 
 )",
                      describe(problem), name(config.schedule), config.block_h, block_tokens(config),
-                     config.block_size, config.stages, config.threads, arch);
+                     config.block_size, config.stages, config.threads, arch,
+                     problem.deterministic ? "row_scales (bits before the point), " : "",
+                     problem.deterministic ? "64-bit integer sums" : "fp32 sums");
 }
 
 std::string constants(const Problem& p, const Config& c) {
@@ -70,6 +73,8 @@ struct Spec {{
   static constexpr bool lse_is_base_e = {};  // else log2
   static constexpr bool lse_includes_sink = {};
   static constexpr bool d_kv_is_fp32 = {};  // else the operand type
+  static constexpr bool deterministic = {};  // d_kv is summed in integers, which may be added in any order
+  static constexpr int sum_row_bytes = {};  // of d_kv's sums
 
   static constexpr int block_h = {};  // heads of a token in a CTA
   static constexpr int block_tokens = {};  // neighbouring query tokens a CTA
@@ -86,9 +91,9 @@ struct Spec {{
       p.heads, p.kv_groups, p.heads_per_group(), p.d_v, p.d_tail, p.d_qk(), text_of(p.dtype == DType::bf16),
       text_of(p.causal), text_of(p.has_topk_length), text_of(p.has_sink), text_of(p.has_delta),
       text_of(p.lse_base == LseBase::e), text_of(p.lse_includes_sink), text_of(p.d_kv_type == DkvType::fp32),
-      c.block_h, block_tokens(c), head_blocks(p, c), c.block_size, c.stages, c.threads,
-      shared_memory_bytes(p, c), text_of(c.vector_reductions),
-      text_of(c.schedule == Schedule::wgmma && !p.has_delta));
+      text_of(p.deterministic), sum_row_bytes(p), c.block_h, block_tokens(c), head_blocks(p, c), c.block_size,
+      c.stages, c.threads, shared_memory_bytes(p, c), text_of(c.vector_reductions),
+      text_of(c.schedule == Schedule::wgmma && !p.has_delta && !p.deterministic));
 }
 
 std::string entry(const KernelFacts& kernel, std::string_view function, int ctas_an_sm) {
@@ -106,6 +111,10 @@ SourcePart template_part(const std::string& file) {
 
 }  // namespace
 
+int sum_row_bytes(const Problem& problem) {
+  return problem.deterministic ? (problem.d_qk() + 32) * 8 : problem.d_qk() * 4;
+}
+
 long long sort_shared_bytes(long long keys, const Config& config) {
   constexpr long long kRunsAndSums = 256 * 4 + 32 + 16;
   return block_tokens(config) * ((keys + 31) / 32 * 4) + kRunsAndSums;
@@ -117,42 +126,41 @@ KernelSource generate(const Problem& problem, const Config& config) {
       block_tokens(config) == 1 ? "S" : fmt::format("ceil(S / {})", block_tokens(config));
   KernelSource source;
   source.name = canonical_name(problem) + "-" + canonical_name(config);
-  source.kernels = {
-      {KernelRole::preprocess, symbol("preprocess", problem, config),
-       "B * S * kv_groups lists, at least enough to zero", 256, 0},
-      {KernelRole::sort_lists, symbol("sort_lists", problem, config),
-       fmt::format("B * {} * kv_groups", blocks), 256, 0},
-      {KernelRole::backward, symbol("backward", problem, config),
-       fmt::format("B * {} * kv_groups * {}", blocks, head_blocks(problem, config)), config.threads,
-       shared_memory_bytes(problem, config)},
-      {KernelRole::postprocess, symbol("postprocess", problem, config),
-       "B * S_kv * kv_groups rows, 2112 at most", 256, 0},
+  std::string entries = "// ======== entries ========\n";
+  const auto add_kernel = [&](KernelRole role, std::string_view function, std::string grid, int threads,
+                              int shared_bytes, int ctas_an_sm) {
+    source.kernels.push_back({role, symbol(function, problem, config), std::move(grid), threads, shared_bytes});
+    entries += entry(source.kernels.back(), function, ctas_an_sm);
   };
+  add_kernel(KernelRole::preprocess, "preprocess", "B * S * kv_groups lists, at least enough to zero", 256, 0, 3);
+  if (problem.deterministic) {
+    add_kernel(KernelRole::row_scales, "row_scales", "B * kv_groups times up to 264 shares of their rows", 256, 0, 4);
+  }
+  add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
+  add_kernel(KernelRole::backward, "backward",
+             fmt::format("B * {} * kv_groups * {}", blocks, head_blocks(problem, config)), config.threads,
+             shared_memory_bytes(problem, config), 1);
+  add_kernel(KernelRole::postprocess, "postprocess", "B * S_kv * kv_groups rows, 2112 at most", 256, 0, 4);
 
   source.parts.push_back({"banner", banner(problem, config)});
   source.parts.push_back({"constants", constants(problem, config)});
-  for (const char* file : {"ptx.cuh", "arguments.cuh", "operand.cuh", "lists.cuh", "columns.cuh",
-                           "panels.cuh", "preprocess.cuh", "sort_lists.cuh"}) {
-    source.parts.push_back(template_part(file));
-  }
+  const auto add_templates = [&](std::initializer_list<const char*> files) {
+    for (const char* file : files) source.parts.push_back(template_part(file));
+  };
+  const bool fixed = problem.deterministic;
+  add_templates({"ptx.cuh", "arguments.cuh", "operand.cuh", "lists.cuh",
+                 fixed ? "fixed_point.cuh" : "columns.cuh", "panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
+  if (fixed) add_templates({"row_scales.cuh"});
   if (wgmma) {
-    for (const char* file : {"operand_wgmma.cuh", "wgmma_layout.cuh", "wgmma_out.cuh"}) {
-      source.parts.push_back(template_part(file));
-    }
+    add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh",
+                   fixed ? "wgmma_fixed_point.cuh" : "wgmma_reductions.cuh", "wgmma_out.cuh"});
     source.parts.push_back({"gradient sequence",
                             "// ======== gradient sequence ========\n" + gradient_sequence(problem) + "\n"});
     source.parts.push_back(template_part("backward_wgmma.cuh"));
   } else {
-    source.parts.push_back(template_part("operand_mma.cuh"));
-    source.parts.push_back(template_part("backward_cp_async.cuh"));
+    add_templates({"operand_mma.cuh", "backward_cp_async.cuh"});
   }
-  source.parts.push_back(template_part("postprocess.cuh"));
-
-  std::string entries = "// ======== entries ========\n";
-  entries += entry(source.kernels[0], "preprocess", 3);
-  entries += entry(source.kernels[1], "sort_lists", 4);
-  entries += entry(source.kernels[2], "backward", 1);
-  entries += entry(source.kernels[3], "postprocess", 4);
+  add_templates({"postprocess.cuh"});
   source.parts.push_back({"entries", entries});
   return source;
 }

@@ -11,6 +11,12 @@ constexpr int kChunk = 32;                 // columns: two accumulators of 16 re
 constexpr int kScorePanels = 3;            // the top 64-column panels, which the score warpgroup reduces
 constexpr int kWgmmasBeforeReduction = 4;  // issued ahead of each of a chunk's four reductions
 
+// Integer sums need the registers of P^T and dS^T for the rows' words and the conversions: their products read both from
+// shared memory, which is free then only when the last of them is done.
+bool from_shared(const Problem& problem) {
+  return problem.deterministic;
+}
+
 std::string accumulator(int chunk) {
   return chunk % 2 == 0 ? "even" : "odd";
 }
@@ -19,15 +25,16 @@ std::string accumulator(int chunk) {
 std::vector<std::string> chunk_wgmmas(const Problem& problem, int chunk) {
   std::vector<std::string> calls;
   const int column = chunk * kChunk;
-  for (int k = 0; k < 4; ++k) {
-    calls.push_back(fmt::format("wgmma_n32_rs<1>({}, ds[{}], q_columns({}, {}), {});", accumulator(chunk), k,
-                                column, k, k == 0 ? 0 : 1));
-  }
+  const auto product = [&](const char* left, const char* right, int k, bool adds) {
+    calls.push_back(from_shared(problem)
+                        ? fmt::format("wgmma_n32_ss<1, 1>({}, {}_columns({}), {}_columns({}, {}), {});",
+                                      accumulator(chunk), left, k, right, column, k, adds ? 1 : 0)
+                        : fmt::format("wgmma_n32_rs<1>({}, {}[{}], {}_columns({}, {}), {});",
+                                      accumulator(chunk), left, k, right, column, k, adds ? 1 : 0));
+  };
+  for (int k = 0; k < 4; ++k) product("ds", "q", k, k > 0);
   if (column < problem.d_v) {
-    for (int k = 0; k < 4; ++k) {
-      calls.push_back(fmt::format("wgmma_n32_rs<1>({}, p[{}], d_o_columns({}, {}), 1);", accumulator(chunk),
-                                  k, column, k));
-    }
+    for (int k = 0; k < 4; ++k) product("p", "d_o", k, true);
   }
   calls.back() += "\nwgmma_commit_group();";
   return calls;
@@ -86,21 +93,23 @@ std::string gradient_sequence(const Problem& problem) {
                             chunk, chunk == 0 ? "d_q and " : "", chunk + 1, column, column + kChunk - 1));
       lines.add("wgmma_fence();");
     } else {
+      if (from_shared(problem)) lines.add("if (more_tiles) bar_arrive(P_FREE, 256);");
       lines.add(fmt::format("// Chunk {} leaves.", chunk));
     }
     const std::string d = accumulator(chunk);
-    lines.add(fmt::format("exchange_halves<0>({}, rows.odd, other);", d));
+    lines.add(fmt::format("exchange_halves<0>({}, rows, other);", d));
     std::size_t next = 0;
     for (int row = 0; row < 4; ++row) {
       for (int i = 0; i < kWgmmasBeforeReduction && next < between.size(); ++i) lines.add(between[next++]);
-      lines.add(fmt::format("reduce_row<0, {}>({}, rows, other, {});", row, d, chunk * kChunk * 4));
+      lines.add(fmt::format("reduce_row<0, {}>({}, rows, other, {});", row, d, chunk * kChunk));
     }
     if (chunk == 0) {
-      lines.add("wgmma_wait_group<1>();  // d_q's are done: kv, P and dS have been read");
+      lines.add(fmt::format("wgmma_wait_group<1>();  // d_q's are done: kv{} been read",
+                            from_shared(problem) ? " has" : ", P and dS have"));
       lines.add(
           "if (first_lane) {\n  mbarrier_arrive(Shared::empty + 8);\n  mbarrier_arrive(Shared::empty + "
           "16);\n}");
-      lines.add("if (more_tiles) bar_arrive(P_FREE, 256);");
+      if (!from_shared(problem)) lines.add("if (more_tiles) bar_arrive(P_FREE, 256);");
     }
     if (chunk + 1 < chunks) {
       lines.add("wgmma_wait_group<0>();");
@@ -113,7 +122,7 @@ std::string gradient_sequence(const Problem& problem) {
 PTX_FN void gradient_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (&p)[4][4], const u32 (&ds)[4][4],
                           const ReductionRows& rows, bool first_lane, bool more_tiles) {{
   float even[16], odd[16];  // d_kv of the even and the odd chunks
-  float other[2][4];        // halves that came from lane ^ 4
+  Exchanged other;          // with neighbouring lanes
 
 {}}}
 )",

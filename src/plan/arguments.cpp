@@ -40,7 +40,8 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.list_length = piece<int>(call, layout.list_length);
   a.block_length = layout.block_length.bytes > 0 ? piece<int>(call, layout.block_length) : a.list_length;
   a.sorted_lists = order.sorted ? piece<int>(call, layout.sorted_lists) : nullptr;
-  a.d_kv_sum = piece<float>(call, layout.d_kv_sum);
+  a.list_bounds = p.deterministic ? piece<float>(call, layout.list_bounds) : nullptr;
+  a.d_kv_sum = piece<void>(call, layout.d_kv_sum);
   a.counters = piece<unsigned>(call, layout.counters);
   a.zero_begin = a.d_kv_sum;
   a.zero_bytes = layout.d_kv_sum.bytes + layout.counters.bytes;

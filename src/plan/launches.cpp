@@ -13,6 +13,8 @@ constexpr std::int64_t kLargestGrid = std::numeric_limits<std::int32_t>::max(); 
 constexpr std::int64_t kZeroingCtas = 1024;  // some 8 an SM of the largest GPUs: enough to saturate memory
 constexpr std::int64_t kPostprocessCtas =
     132 * 16;  // two waves of 8 CTAs of 256 threads on every SM of an H200; rows are strided over
+constexpr std::int64_t kRowScalesCtas = 264;  // two an SM of an H200: each reads all bounds of its group
+constexpr std::int64_t kRowsAWarp = 8;        // of row_scales, at least where there are so many
 
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
@@ -23,6 +25,14 @@ std::int64_t preprocess_grid(const Lengths& n, const WorkspaceLayout& layout, in
   const std::int64_t zero_bytes = layout.d_kv_sum.bytes + layout.counters.bytes;
   const std::int64_t zeroing = std::min(kZeroingCtas, divide_up(zero_bytes / 16, threads));
   return std::clamp(n.batch * n.queries, std::max<std::int64_t>(zeroing, 1), kLargestGrid);
+}
+
+// A whole number of CTAs for each batch entry and group; one that has many lists is read by few CTAs.
+std::int64_t row_scales_grid(const Problem& p, const Lengths& n, int threads) {
+  const std::int64_t groups = n.batch * p.kv_groups;
+  const std::int64_t warps = threads / 32;
+  return groups * std::clamp<std::int64_t>(divide_up(n.keys, warps * kRowsAWarp), 1,
+                                           std::max<std::int64_t>(kRowScalesCtas / groups, 1));
 }
 
 // A warp a row of d_kv.
@@ -37,6 +47,8 @@ const char* name_of(KernelRole role) {
   switch (role) {
     case KernelRole::preprocess:
       return "preprocess";
+    case KernelRole::row_scales:
+      return "row_scales";
     case KernelRole::sort_lists:
       return "sort_lists";
     case KernelRole::backward:
@@ -61,6 +73,10 @@ Launches choose_launches(const Problem& problem, const Config& config,
     switch (facts.role) {
       case KernelRole::preprocess:
         grid = preprocess_grid(lengths, layout, facts.threads);
+        break;
+      case KernelRole::row_scales:
+        if (!tokens || lengths.keys == 0) continue;
+        grid = row_scales_grid(problem, lengths, facts.threads);
         break;
       case KernelRole::sort_lists:
         if (!tokens || !order.sorted) continue;

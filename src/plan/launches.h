@@ -23,16 +23,16 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// At most four, in the order of the stream. A fixed array: a call allocates nothing.
+// In the order of the stream. A fixed array: a call allocates nothing.
 struct Launches {
-  std::array<Launch, 4> launch;
+  std::array<Launch, kKernelRoles> launch;
   std::size_t count = 0;
 
   const Launch* begin() const { return launch.data(); }
   const Launch* end() const { return launch.data() + count; }
 };
 
-const char* name_of(KernelRole role);  // "preprocess", "sort_lists", "backward", "postprocess"
+const char* name_of(KernelRole role);  // "preprocess", "row_scales", ...
 
 // Takes validated lengths. Without batch entries nothing is launched, except that a d_sink is still written.
 // Without query tokens preprocess and postprocess run alone, which zero-fills d_kv.

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "generator/generator.h"
 
 namespace smla::core {
 namespace {
@@ -54,7 +55,7 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
         "tokens that work are {}",
         lengths.batch, lengths.queries, a_token, kLargest, kLargest / a_token);
   }
-  const std::int64_t row_bytes = std::int64_t{problem.d_qk()} * 4;
+  const std::int64_t row_bytes = sum_row_bytes(problem);
   if (config.schedule == Schedule::wgmma && lengths.keys * row_bytes >= kRowOffsetLimit) {
     fail(
         Status::not_supported,

@@ -6,6 +6,7 @@
 namespace smla::core {
 namespace {
 
+// In rows of fp32 sums; those of a deterministic problem take twice the bytes.
 constexpr std::int64_t kCallersRows = 12288;       // up to here the sums stay in L2 in any order
 constexpr std::int64_t kThrottledRows = 65536;     // from here a sweep drifts apart without a throttle
 constexpr std::int64_t kSweptEntries = 4096 * 64;  // of a block's list: a sweep counts in 4096ths (kSweep)
@@ -58,8 +59,16 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
   if (forced) return swept(device, request == OrderRequest::sorted_throttled, "this order was asked for");
 
   const std::int64_t rows = lengths.keys * problem.kv_groups;
-  if (rows <= kCallersRows) return unswept("up to 12288 rows the sums of d_kv stay in L2 in any order");
+  if (problem.deterministic && rows <= kCallersRows / 2)
+    return unswept("up to 6144 rows the integer sums of d_kv stay in L2 in any order");
+  if (!problem.deterministic && rows <= kCallersRows)
+    return unswept("up to 12288 rows the sums of d_kv stay in L2 in any order");
   if (!sweepable) return unswept("lists this long cannot be sorted in shared memory");
+  if (problem.deterministic) {
+    return swept(device, true,
+                 "above 6144 rows a sorted sweep keeps the integer sums that are in use in L2; as every list "
+                 "starts at its beginning, only the throttle holds it together");
+  }
   if (rows < kThrottledRows) {
     return swept(device, false, "above 12288 rows a sorted sweep keeps the sums that are in use in L2");
   }

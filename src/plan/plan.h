@@ -43,7 +43,7 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
 std::int64_t workspace_size(const Plan& plan, const Lengths& lengths,
                             OrderRequest order = OrderRequest::automatic);
 
-// Validates everything, then enqueues the call on its stream: up to four launches. Allocates nothing, waits
+// Validates everything, then enqueues the call on its stream: up to five launches. Allocates nothing, waits
 // for nothing, touches no file. After an Error of validation nothing was launched.
 void run(const Plan& plan, const Call& call);
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "generator/generator.h"
 
 namespace smla::core {
 namespace {
@@ -60,7 +61,8 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, c
     w.sorted_pitch = (tokens * lengths.topk + 3) / 4 * 4;
     w.sorted_lists = layout.aligned(product({blocks, g, w.sorted_pitch, 4}));
   }
-  w.d_kv_sum = layout.aligned(product({b, g, lengths.keys, problem.d_qk(), 4}));  // d_qk is a multiple of 64
+  if (problem.deterministic) w.list_bounds = layout.aligned(product({b, s, g, 8, 2, 4}));
+  w.d_kv_sum = layout.aligned(product({b, g, lengths.keys, sum_row_bytes(problem)}));  // a multiple of 128
   w.counters = layout.adjacent(kCounters * 4);
   w.bytes = layout.end();
   return w;

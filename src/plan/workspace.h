@@ -25,7 +25,8 @@ struct WorkspaceLayout {
   Piece list_length;              // [B, S, G] int32
   Piece block_length;             // [B, blocks, G] int32; only where blocks are of several tokens
   Piece sorted_lists;             // [B, blocks, G, sorted_pitch] int32; only in sorted order
-  Piece d_kv_sum;                 // [B, G, S_kv, d_qk] fp32
+  Piece list_bounds;              // [B, S, G, 8, 2] fp32; only for a deterministic problem
+  Piece d_kv_sum;                 // [B, G, S_kv] rows of sum_row_bytes
   Piece counters;                 // kCounters words, directly behind d_kv_sum: both are zeroed as one range
   std::int64_t sorted_pitch = 0;  // tokens * topk rounded up to 4: every sorted list starts on 16 bytes
   std::int64_t bytes = 0;         // of all

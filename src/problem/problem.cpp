@@ -61,12 +61,6 @@ void validate(const Problem& p) {
          "accumulate = partial is not built yet (problem.accumulate); the nearest that works is accumulate = "
          "fp32");
   }
-  if (p.deterministic) {
-    fail(Status::not_supported,
-         "deterministic = true is not built yet (problem.deterministic); the nearest that works is false, "
-         "where d_q "
-         "repeats bit for bit in the caller's order and d_kv to rounding of fp32 sums");
-  }
 }
 
 std::string canonical_name(const Problem& p) {

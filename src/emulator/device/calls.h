@@ -58,6 +58,8 @@ struct EmulatorCalls {
   void (*ld_global)(void* value, const void* pointer, int bytes, int access);
   void (*st_global)(void* pointer, const void* value, int bytes);
   void (*red_u32)(unsigned int* pointer, unsigned int value);
+  void (*red_or_u32)(void* pointer, unsigned int bits);
+  void (*red_u64)(void* pointer, unsigned long long value);
   void (*red_f32)(void* pointer, const float* values, int count);
 
   unsigned int (*pack)(float low, float high, int is_bf16);

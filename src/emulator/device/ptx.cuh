@@ -37,6 +37,11 @@ PTX_FN float __uint_as_float(u32 bits) {
   __builtin_memcpy(&value, &bits, 4);
   return value;
 }
+PTX_FN long long __double_as_longlong(double value) {
+  long long bits;
+  __builtin_memcpy(&bits, &value, 8);
+  return bits;
+}
 template <class T>
 PTX_FN T emulated_shuffle(u32 mask, T value, EmulatedShuffle how, int argument) {
   static_assert(sizeof(T) == 4, "shuffles move 32 bits");
@@ -193,6 +198,11 @@ PTX_FN float ld_global_nc_f32(const float* pointer) {
   emulator_calls->ld_global(&value, pointer, 4, kGlobalReadNc);
   return value;
 }
+PTX_FN u64 ld_global_nc_u64(const void* pointer) {
+  u64 value;
+  emulator_calls->ld_global(&value, pointer, 8, kGlobalReadNc);
+  return value;
+}
 PTX_FN void ld_global_nc_v4_u32(u32 (&r)[4], const void* pointer) {
   emulator_calls->ld_global(r, pointer, 16, kGlobalReadNc);
 }
@@ -225,6 +235,14 @@ template <u32 Limit>
 PTX_FN void red_add_v4_f32_below(u32 key, const void* pointer, float x, float y, float z, float w) {
   const float values[4] = {x, y, z, w};
   if (key < Limit) emulator_calls->red_f32((void*)pointer, values, 4);
+}
+template <u32 Limit, int Offset>
+PTX_FN void red_add_u64_below(u32 key, const void* pointer, u64 value) {
+  if (key < Limit) emulator_calls->red_u64((char*)pointer + Offset, value);
+}
+template <u32 Limit, u32 Most, int Offset>
+PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 bits) {
+  if (key < Limit && value > Most) emulator_calls->red_or_u32((char*)pointer + Offset, bits);
 }
 
 // ---- special registers ----
