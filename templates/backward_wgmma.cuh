@@ -24,6 +24,10 @@
 // sweep this CTA starts), DELTA_READY (gradient -> score, once: delta of the 64 heads is in shared memory).
 // Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
 //
+// Deterministic problems (fixed_point.cuh): the offsets come with the rows' exponents; the gradient warpgroup reads P^T and
+// dS^T from shared memory and gives them back (P_FREE) before its last chunk leaves; the score warpgroup computes its top
+// panels one at a time. Registers go into conversions instead.
+//
 // Registers: 240 + 240 + 24 a thread of the three warpgroups, 64,512 in all, what 384 threads are launched with.
 // Shared memory: q, d_o, one tile of kv, P and dS in swizzled panels, two tables of row offsets, the barriers.
 //

@@ -42,7 +42,7 @@ std::vector<CpuSubject> subjects() {
   return subjects(problem_of(16), problem_of(64));
 }
 
-// Few rows in many lists, with repeats, holes and dead rows.
+// Rows in many lists, with repeats, holes and dead rows.
 InputOptions shared_rows() {
   return {.queries = 12,
           .keys = 40,
@@ -95,9 +95,14 @@ TEST_CASE("Deterministic: the same bits in any order of execution, on any number
   large.causal = large.has_sink = true;
   std::vector<CpuSubject> all = subjects();
   for (CpuSubject& more : subjects(groups, large)) all.push_back(std::move(more));
+  all.push_back(make_subject(problem_of(16), parse_arch("sm_90a")));  // four tokens share a list
+  all.push_back(make_subject({.heads = 14, .kv_groups = 2, .causal = true, .deterministic = true}, parse_arch("sm_90a")));
   for (const CpuSubject& subject : all) {
     InputOptions options = shared_rows();
-    options.query_offset = 30;
+    options.queries = 8;
+    options.keys = 150;
+    options.topk = 220;  // three tiles and more: two are added up alike in either order
+    options.query_offset = 140;
     const HostTensors tensors = make_inputs(subject.problem, options, 3);
     std::vector<OrderRequest> orders = {OrderRequest::callers};
     if (subject.config.schedule == Schedule::wgmma) {
@@ -108,13 +113,13 @@ TEST_CASE("Deterministic: the same bits in any order of execution, on any number
     for (const OrderRequest order : orders) {
       INFO(subject.source.name << ", order " << static_cast<int>(order));
       const emulator::CpuOutputs first = run_bits(subject, tensors, {order});
-      CHECK(first.d_kv == callers.d_kv);  // a row's addends do not depend on where they stand in a list
+      CHECK((first.d_kv == callers.d_kv));  // a row's addends do not depend on where they stand in a list
       for (const Run& how : {Run{order, 2, 1}, Run{order, 3, 3}, Run{order, 4, 8}}) {
         INFO("seed " << how.seed << ", " << how.virtual_sms << " SMs");
         const emulator::CpuOutputs again = run_bits(subject, tensors, how);
-        CHECK(again.d_q == first.d_q);
-        CHECK(again.d_kv == first.d_kv);
-        CHECK(again.d_sink == first.d_sink);
+        CHECK((again.d_q == first.d_q));
+        CHECK((again.d_kv == first.d_kv));
+        CHECK((again.d_sink == first.d_sink));
       }
     }
   }
@@ -125,7 +130,9 @@ TEST_CASE("Deterministic: lists in another order give the same bits of d_kv, and
   Problem small = problem_of(16), large = problem_of(64);
   for (const bool deterministic : {true, false}) {
     small.deterministic = large.deterministic = deterministic;
-    for (const CpuSubject& subject : subjects(small, large)) {
+    std::vector<CpuSubject> all = subjects(small, large);
+    if (deterministic) all.push_back(make_subject(small, parse_arch("sm_90a")));
+    for (const CpuSubject& subject : all) {
       INFO(subject.source.name);
       const HostTensors tensors = make_inputs(subject.problem, shared_rows(), 4);
       const emulator::CpuOutputs want = run_bits(subject, tensors);
@@ -202,8 +209,8 @@ TEST_CASE("Deterministic: rows that no list names have no say, whatever they hol
       INFO(subject.source.name << ", " << value);
       std::fill(t.kv.begin() + std::ssize(t.kv) / 2, t.kv.end(), to_operand(p.dtype, value));
       const emulator::CpuOutputs got = run_bits(subject, t);
-      CHECK(got.d_kv == want.d_kv);
-      CHECK(got.d_q == want.d_q);
+      CHECK((got.d_kv == want.d_kv));
+      CHECK((got.d_q == want.d_q));
     }
   }
 }
@@ -228,5 +235,30 @@ TEST_CASE("Deterministic: gradients of any size keep their digits, small rows be
         CHECK(is_close(difference(row_of(got, row), row_of(want, row)), 6e-3));
       }
     }
+  }
+}
+
+TEST_CASE("Deterministic: large keys and a large delta are in the bounds") {
+  require_host_compiler();
+  Problem small = problem_of(16), large = problem_of(64);
+  small.has_delta = large.has_delta = true;
+  for (const CpuSubject& subject : subjects(small, large)) {
+    INFO(subject.source.name);
+    const Problem& p = subject.problem;
+    HostTensors t = make_inputs(p, {.queries = 6, .keys = 60, .topk = 30}, 11);
+    for (std::size_t i = 0; i < t.q.size(); ++i) {
+      if (i % 576 < 512) t.q[i] = 0;  // scores by the tail alone
+    }
+    HostTensors keys = t, delta = t;
+    for (std::size_t i = 0; i < t.kv.size(); ++i) {
+      const double value = static_cast<double>(to_float(p.dtype, t.kv[i]));
+      if (i % 576 < 512) keys.kv[i] = to_operand(p.dtype, value * 0x1p40);
+    }
+    add_forward(p, keys);
+    std::fill(keys.delta.begin(), keys.delta.end(), 0.0f);
+    CHECK(is_close(difference(run_bits(subject, keys).d_kv, backward(p, keys).d_kv), 3e-3));
+    add_forward(p, delta);
+    std::fill(delta.delta.begin(), delta.delta.end(), 0x1p40f);
+    CHECK(is_close(difference(run_bits(subject, delta).d_kv, backward(p, delta).d_kv), 3e-3));
   }
 }

@@ -1,20 +1,22 @@
 // Deterministic problems on a GPU: the same bits in every run, at any grid size, beside other work.
-#include "catch.h"
+#include <map>
+
 #include "cases_of_lists.h"
 #include "cases_of_numbers.h"
+#include "catch.h"
 #include "gpu_call.h"
 
 using namespace smla_test;
 
 namespace {
 
-// Every row in some 1,500 lists: sums of many addends.
+// Every row in most lists: sums of many addends.
 Case shared_rows(const Problem& problem) {
   Case c{.problem = problem};
   c.tensors = make_inputs(problem,
-                          {.queries = 2000,
-                           .keys = 300,
-                           .topk = 256,
+                          {.queries = 600,
+                           .keys = 160,
+                           .topk = 200,
                            .junk_share = 0.05,
                            .duplicate_share = 0.3,
                            .dead_share = 0.05,
@@ -39,7 +41,7 @@ void run_as_if(const GpuCase& g, int ctas_in_flight) {
 }
 
 void expect_equal(const Outputs& got, const Outputs& want) {
-  REQUIRE(got.d_q == want.d_q);
+  REQUIRE((got.d_q == want.d_q));
   REQUIRE(std::memcmp(got.d_kv_fp32.data(), want.d_kv_fp32.data(), want.d_kv_fp32.size() * 4) == 0);
   REQUIRE(std::memcmp(got.d_sink.data(), want.d_sink.data(), want.d_sink.size() * 4) == 0);
 }
@@ -61,6 +63,7 @@ void check_deterministic_on_gpu(CaseBody body) {
 TEST_CASE("Deterministic: ten runs and two grids give the same bits, and d_kv in every order of the lists",
           "[gpu]") {
   std::optional<Outputs> of_wgmma;
+  std::map<int, Gradients> references;  // by heads
   for (const Setting& setting : settings(require_gpu())) {
     INFO(describe(setting));
     const Case c = with_setting(shared_rows({.heads = setting.heads_per_group,
@@ -84,10 +87,12 @@ TEST_CASE("Deterministic: ten runs and two grids give the same bits, and d_kv in
       if (!first) first = outputs;
       expect_equal(outputs, *first);
     }
-    const Gradients got = widened(c.problem, *first), want = backward(c.problem, c.tensors);
+    Gradients& want = references[c.problem.heads];
+    if (want.d_q.empty()) want = backward(c.problem, c.tensors);
+    const Gradients got = widened(c.problem, *first);
     expect_close("d_q", got.d_q, want.d_q, accuracy_bound(DType::bf16));
     expect_close("d_kv", got.d_kv, want.d_kv, accuracy_bound(DType::bf16));
-    if (setting.schedule != Schedule::wgmma) continue;
+    if (setting.schedule != Schedule::wgmma || setting.heads_per_group != 64) continue;
     if (!of_wgmma) of_wgmma = first;
     REQUIRE(first->d_kv_fp32 == of_wgmma->d_kv_fp32);
   }

@@ -146,7 +146,7 @@ TEST_CASE("integer sums of twice the bytes leave L2 at half as many rows, and th
   CHECK_FALSE(order(6144).sorted);
   CHECK(order(6145).sorted);
   CHECK(order(6145).throttle == 132);
-  CHECK_FALSE(choose_order(kDeterministic, kWgmma, {1, 64, 6145, 16385}, kH200).sorted);
+  CHECK_FALSE(choose_order(kDeterministic, kWgmma, {1, 64, 6145, 262145}, kH200).sorted);
   CHECK_FALSE(choose_order(kDeterministic, kCpAsync, {1, 64, 6145, 2048}, kH200).sorted);
 }
 
