@@ -31,12 +31,13 @@ Case shared_rows(const Problem& problem) {
 void run_as_if(const GpuCase& g, int ctas_in_flight) {
   ReadyCall ready = ready_call(*g.plan, g.call);
   ready.arguments.ctas_in_flight = ctas_in_flight;
+  const Launchables& functions = g.plan->functions->of_current_context();
   for (std::size_t i = 0; i < ready.launches.count; ++i) {
     Launch& launch = ready.launches.launch[i];
     const bool strided = launch.role == KernelRole::preprocess || launch.role == KernelRole::row_scales ||
                          launch.role == KernelRole::postprocess;
     if (strided) launch.grid = static_cast<std::uint32_t>(ctas_in_flight);
-    enqueue(*g.plan, ready, launch);
+    enqueue(functions, ready, launch);
   }
 }
 

@@ -12,8 +12,8 @@
 
 namespace smla::core {
 
-using Kernels = std::array<cuda::Kernel, 4>;    // by KernelRole; null where there is none
-using Launchables = std::array<Launchable, 4>;  // the same, for launches in one context
+using Kernels = std::array<cuda::Kernel, kKernelRoles>;    // by KernelRole; null where there is none
+using Launchables = std::array<Launchable, kKernelRoles>;  // the same, for launches in one context
 
 // What launches start, one entry a context that has launched. Entries are added and never change, so that a
 // launch finds its own without a lock and without the heap. Contexts beyond kContexts, which a process would
