@@ -19,9 +19,9 @@ struct Run {
 
 emulator::CpuOutputs run_bits(const CpuSubject& subject, const HostTensors& tensors, const Run& how = {}) {
   const emulator::CpuCall call = emulator::make_cpu_call(subject.problem, tensors, how.order);
-  const emulator::Report report = emulator::run_on_cpu(
-      subject.source, *subject.kernels, subject.problem, subject.config, call.call,
-      {.seed = how.seed, .virtual_sms = how.virtual_sms, .step_limit = 50'000'000});
+  const emulator::Report report =
+      emulator::run_on_cpu(subject.source, *subject.kernels, subject.problem, subject.config, call.call,
+                           {.seed = how.seed, .virtual_sms = how.virtual_sms, .step_limit = 50'000'000});
   INFO(subject.source.name << ", seed " << how.seed << "\n" << emulator::describe(report));
   REQUIRE(report.clean());
   return emulator::outputs_of(subject.problem, call);
@@ -96,7 +96,8 @@ TEST_CASE("Deterministic: the same bits in any order of execution, on any number
   std::vector<CpuSubject> all = subjects();
   for (CpuSubject& more : subjects(groups, large)) all.push_back(std::move(more));
   all.push_back(make_subject(problem_of(16), parse_arch("sm_90a")));  // four tokens share a list
-  all.push_back(make_subject({.heads = 14, .kv_groups = 2, .causal = true, .deterministic = true}, parse_arch("sm_90a")));
+  all.push_back(make_subject({.heads = 14, .kv_groups = 2, .causal = true, .deterministic = true},
+                             parse_arch("sm_90a")));
   for (const CpuSubject& subject : all) {
     InputOptions options = shared_rows();
     options.queries = 8;
@@ -153,7 +154,8 @@ TEST_CASE("Deterministic: what cancels leaves nothing") {
     HostTensors t = make_inputs(p, {.queries = 12, .keys = 40, .topk = 30}, 6);
     // Token i + 6 is token i with the other sign of d_o.
     const auto repeat = [&](auto& values) {
-      std::copy(values.begin(), values.begin() + std::ssize(values) / 2, values.begin() + std::ssize(values) / 2);
+      std::copy(values.begin(), values.begin() + std::ssize(values) / 2,
+                values.begin() + std::ssize(values) / 2);
     };
     repeat(t.q), repeat(t.o), repeat(t.d_o), repeat(t.lse), repeat(t.indices);
     for (std::int64_t token = 6; token < 12; ++token) scale_d_o(t, p, token, -1);
@@ -186,7 +188,8 @@ TEST_CASE("Deterministic: a value that is no number reaches the rows of its list
           const std::vector<double> values = row_of(got.d_kv, row);
           if (names(bad, 2, row)) {
             // An infinite logit of the wrong sign is an entry with P = 0, or NaN where it meets a zero.
-            if (tensor != 1) CHECK(std::none_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); }));
+            if (tensor != 1)
+              CHECK(std::none_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); }));
             CHECK(!finite(values));
           } else {
             CHECK(is_close(difference(values, row_of(want.d_kv, row)), 1e-6));

@@ -99,9 +99,9 @@ TEST_CASE("Deterministic: ten runs and two grids give the same bits, and d_kv in
   }
 }
 
-#define SMLA_DETERMINISTIC_GPU_CASE(name, body)    \
-  TEST_CASE("Deterministic: " name, "[gpu]") {     \
-    check_deterministic_on_gpu(body);              \
+#define SMLA_DETERMINISTIC_GPU_CASE(name, body) \
+  TEST_CASE("Deterministic: " name, "[gpu]") {  \
+    check_deterministic_on_gpu(body);           \
   }
 
 SMLA_CASES_OF_LISTS(SMLA_DETERMINISTIC_GPU_CASE)

@@ -104,8 +104,10 @@ TEST_CASE("cp_async compiles for every arch without a spilled register") {
     families.push_back({problem_of(16, 64, DType::bf16), arch, {.schedule = Schedule::cp_async}});
     families.push_back({problem_of(64, 64, DType::bf16), arch, {.schedule = Schedule::cp_async}});
     families.push_back({problem_of(32, 0, DType::fp16), arch, {.schedule = Schedule::cp_async}});
-    families.push_back({deterministic(problem_of(16, 64, DType::bf16)), arch, {.schedule = Schedule::cp_async}});
-    families.push_back({deterministic(problem_of(64, 64, DType::fp16)), arch, {.schedule = Schedule::cp_async}});
+    families.push_back(
+        {deterministic(problem_of(16, 64, DType::bf16)), arch, {.schedule = Schedule::cp_async}});
+    families.push_back(
+        {deterministic(problem_of(64, 64, DType::fp16)), arch, {.schedule = Schedule::cp_async}});
   }
   REQUIRE(families.size() >= 25);
   for (const Compiled& compiled : compile_all(families)) {
@@ -154,7 +156,9 @@ TEST_CASE(
       const bool whole_tokens = compiled.problem.heads_per_group() % 64 == 0;
       const bool integers = compiled.problem.deterministic;
       CHECK(kernel.spill_store_bytes <= (!backward ? 0 : whole_tokens ? (integers ? 64 : 8) : 112));
-      CHECK(kernel.registers <= (backward ? 168 : integers ? 80 : 64));  // 384 x 168: what setmaxnreg shares out
+      CHECK(kernel.registers <= (backward   ? 168
+                                 : integers ? 80
+                                            : 64));  // 384 x 168: what setmaxnreg shares out
     }
   }
 }

@@ -42,7 +42,8 @@ std::string refusal(Body&& body, Status status) {
 Launches launches_of(const Problem& problem, const Config& config, const Lengths& n) {
   const Order order = choose_order(problem, config, n, kH200);
   std::vector<KernelFacts> kernels = kKernels;
-  if (problem.deterministic) kernels.insert(kernels.begin() + 1, {KernelRole::row_scales, "scales", "", 256, 0});
+  if (problem.deterministic)
+    kernels.insert(kernels.begin() + 1, {KernelRole::row_scales, "scales", "", 256, 0});
   return choose_launches(problem, config, kernels, n, order, workspace_layout(problem, config, n, order));
 }
 
@@ -139,7 +140,8 @@ TEST_CASE("the order follows the rows of d_kv sums: the caller's, sorted, sorted
   CHECK(order(4097, 3).sorted);
 }
 
-TEST_CASE("integer sums of twice the bytes leave L2 at half as many rows, and their sweep needs the throttle") {
+TEST_CASE(
+    "integer sums of twice the bytes leave L2 at half as many rows, and their sweep needs the throttle") {
   const auto order = [](std::int64_t keys) {
     return choose_order(kDeterministic, kWgmma, {1, 64, keys, 2048}, kH200);
   };

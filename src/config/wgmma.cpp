@@ -16,7 +16,7 @@ constexpr int kThreads =
     384;  // score + gradient + gather warpgroup: 240 * 256 + 24 * 128 registers are all of an SM's
 
 constexpr int kOffsetsAndBarriers = 1024;  // 2 x 64 row offsets, 64 deltas, 8 barriers, the sweep's start
-constexpr int kRowCodes = 2 * 64 * 4;  // exponents of rows of integer sums
+constexpr int kRowCodes = 2 * 64 * 4;      // exponents of rows of integer sums
 
 void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason) {
   if (value && *value != only) {
@@ -75,7 +75,8 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
       "panels",
       "threads = 384: a score, a gradient and a gather warpgroup",
       fmt::format("shared memory = {} of {} bytes", wgmma_shared_bytes(problem), shared_memory_limit(arch)),
-      problem.deterministic ? "d_kv is summed in integers by red.add.u64" : "d_kv is summed by red.add.v4.f32"};
+      problem.deterministic ? "d_kv is summed in integers by red.add.u64"
+                            : "d_kv is summed by red.add.v4.f32"};
   return choice;
 }
 

@@ -129,12 +129,15 @@ KernelSource generate(const Problem& problem, const Config& config) {
   std::string entries = "// ======== entries ========\n";
   const auto add_kernel = [&](KernelRole role, std::string_view function, std::string grid, int threads,
                               int shared_bytes, int ctas_an_sm) {
-    source.kernels.push_back({role, symbol(function, problem, config), std::move(grid), threads, shared_bytes});
+    source.kernels.push_back(
+        {role, symbol(function, problem, config), std::move(grid), threads, shared_bytes});
     entries += entry(source.kernels.back(), function, ctas_an_sm);
   };
-  add_kernel(KernelRole::preprocess, "preprocess", "B * S * kv_groups lists, at least enough to zero", 256, 0, 3);
+  add_kernel(KernelRole::preprocess, "preprocess", "B * S * kv_groups lists, at least enough to zero", 256, 0,
+             3);
   if (problem.deterministic) {
-    add_kernel(KernelRole::row_scales, "row_scales", "B * kv_groups times up to 264 shares of their rows", 256, 0, 4);
+    add_kernel(KernelRole::row_scales, "row_scales", "B * kv_groups times up to 264 shares of their rows",
+               256, 0, 4);
   }
   add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
   add_kernel(KernelRole::backward, "backward",
@@ -149,7 +152,8 @@ KernelSource generate(const Problem& problem, const Config& config) {
   };
   const bool fixed = problem.deterministic;
   add_templates({"ptx.cuh", "arguments.cuh", "operand.cuh", "lists.cuh",
-                 fixed ? "fixed_point.cuh" : "columns.cuh", "panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
+                 fixed ? "fixed_point.cuh" : "columns.cuh", "panels.cuh", "preprocess.cuh",
+                 "sort_lists.cuh"});
   if (fixed) add_templates({"row_scales.cuh"});
   if (wgmma) {
     add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh",

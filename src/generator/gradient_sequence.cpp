@@ -11,8 +11,8 @@ constexpr int kChunk = 32;                 // columns: two accumulators of 16 re
 constexpr int kScorePanels = 3;            // the top 64-column panels, which the score warpgroup reduces
 constexpr int kWgmmasBeforeReduction = 4;  // issued ahead of each of a chunk's four reductions
 
-// Integer sums need the registers of P^T and dS^T for the rows' words and the conversions: their products read both from
-// shared memory, which is free then only when the last of them is done.
+// Integer sums need the registers of P^T and dS^T for the rows' words and the conversions: their products
+// read both from shared memory, which is free then only when the last of them is done.
 bool from_shared(const Problem& problem) {
   return problem.deterministic;
 }

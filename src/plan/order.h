@@ -13,9 +13,9 @@ namespace smla::core {
 
 enum class OrderRequest {
   automatic = 0,  // choose_order's rule
-  callers = 1,  // as the list stands, or in row order where a block's tokens share one: d_q repeats bit for
-                // bit, as it does in every order of a deterministic problem
-  sorted = 2,   // lists sorted by row, all CTAs sweep the same band of rows
+  callers = 1,    // as the list stands, or in row order where a block's tokens share one: d_q repeats bit for
+                  // bit, as it does in every order of a deterministic problem
+  sorted = 2,     // lists sorted by row, all CTAs sweep the same band of rows
   sorted_throttled =
       3,  // the same, with L2 prefetch of the next tile's sums and a throttle on CTAs that run ahead
 };
@@ -38,12 +38,12 @@ struct Order {
 //   <= 12288          the caller's order: it fits, and sorting costs a pre-pass
 //   above, to 65535   sorted and swept
 //   >= 65536          the same, with prefetch and throttle
-// A deterministic problem has sums of twice the bytes, and sweeps that start at the beginning of every list, so that
-// d_q repeats: up to 6144 rows the caller's order, above them sorted and swept, with prefetch and throttle.
-// Blocks of several tokens share a list, so they have the pre-pass at every length, and up to 12288 rows each
-// starts at a place of its own. The schedule cp_async has the caller's order alone. Lists that cannot be
-// swept (a block's of more than 262,144 entries, or a bit a row and token beyond shared memory) keep the
-// caller's order; asking for another by name is then Error not_supported.
+// A deterministic problem has sums of twice the bytes, and sweeps that start at the beginning of every list,
+// so that d_q repeats: up to 6144 rows the caller's order, above them sorted and swept, with prefetch and
+// throttle. Blocks of several tokens share a list, so they have the pre-pass at every length, and up to 12288
+// rows each starts at a place of its own. The schedule cp_async has the caller's order alone. Lists that
+// cannot be swept (a block's of more than 262,144 entries, or a bit a row and token beyond shared memory)
+// keep the caller's order; asking for another by name is then Error not_supported.
 Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, OrderRequest request = OrderRequest::automatic);
 
