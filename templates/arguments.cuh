@@ -32,9 +32,13 @@ struct Arguments {
   int* list_length;          // [B, S, G]: entries to look at, 0 for a dead row
   int* block_length;         // [B, blocks, G]: entries that a block of tokens looks at; list_length where it is of one
   int* sorted_lists;         // [B, blocks, G, sorted_pitch]: written by sort_lists, read by backward when `sorted`
-  float* list_bounds;        // [B, S, G, 8, 2]: what may be added to a row (fixed_point.cuh); `deterministic` alone
-  void* d_kv_sum;            // [B, G, S_kv] rows of fp32 (columns.cuh) or, deterministic, of integers (fixed_point.cuh)
+  float* list_bounds;        // [B, S, G, 8, 2]: what may be added to a row (fixed_point.cuh, partial_sums.cuh)
+  float* row_norms;          // [B, G, S_kv]: of the value rows; partial sums alone
+  float* group_exponent;     // [B, G, token_groups]: log2 of the scale of P; partial sums alone
+  void* d_kv_sum;            // [B, G, S_kv] rows of fp32 (columns.cuh), deterministic: of integers (fixed_point.cuh);
+                             // partial sums: [B, G, token_groups, S_kv] rows of fp16 (partial_sums.cuh)
   unsigned int* counters;    // kCounters words, zero at the start of every call
+  const unsigned int* partial_report;  // counters of the call with partial sums that this one stands in for, or null
   void* zero_begin;          // what preprocess zeroes: d_kv_sum and counters, a multiple of 16 bytes
   long long zero_bytes;
 
@@ -46,6 +50,8 @@ struct Arguments {
   int queries;               // S
   int keys;                  // S_kv
   int topk;
+  int group_tokens;          // neighbouring query tokens that share a buffer of partial sums, 64 or 128
+  int token_groups;          // of a batch entry
   int sorted_pitch;          // entries between sorted lists
   int sorted;                // 1: backward reads sorted_lists; 0: the caller's lists in their order
   int concatenate;           // 1: sort_lists joins the lists of a block as they stand (they do not fit its bitmaps)

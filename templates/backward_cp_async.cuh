@@ -298,6 +298,7 @@ PTX_FN void store_d_q(const Arguments& args, const Place& place, u32 shared, con
 }
 
 PTX_FN void backward(const Arguments& args) {
+  if (!is_wanted(args)) return;
   PTX_DYNAMIC_SHARED(shared_bytes);
   const u32 shared = shared_address(shared_bytes);
   const Place place = place_of(args, blockIdx.x);

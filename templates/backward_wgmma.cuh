@@ -45,6 +45,8 @@
 //   4 tokens of 16 heads (random lists: 3,840 rows instead of
 //   8,192; predicted from the tiles: 2.75 / 3.24)                2.79 / 3.20
 //   2 of 32 heads (3,072 rows; 4.40 / 5.2); 8 of 8 (4,080 rows)  4.43 / 5.09; 1.51 / 1.70
+//   64 heads, partial sums (spike, backward alone: 4.67 / 5.35)  4.86 / 5.72 of 5.12 / 6.02
+//   64 heads, deterministic (floor of twice the bytes: 10.8)     12.4 / 12.6
 //   CTAs that stay and take blocks from a counter, copying the
 //   next block's q and d_o while the last tile is worked on      5.88 / 7.00: dropped; the gather's spills queue behind
 //                                                                the reductions, and the power cap takes back the rest
@@ -158,7 +160,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
   for (int done = 0; done < tiles; ++done) {
     if (args.throttle > 0) throttle(args, done);
     if (args.prefetch && lane8 == 0) {
-      const char* sums = sums_of(args, place.b, place.group);
+      const char* sums = sums_of(args, place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         if (entry[i] >= 0) {
@@ -277,6 +279,8 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
   const int row = warp * 16 + (lane >> 2);  // and row + 8
   float lse[2], delta[2] = {};
   load_two_rows(args, args.row_lse, infinity(), lse, row);
+  const float exponent = log2_scale(args, place_of(args, ctaid_x()));
+  lse[0] -= exponent, lse[1] -= exponent;
   const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
   mbarrier_wait_parity(Shared::q_ready, 0);
 
@@ -439,6 +443,7 @@ PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, in
 }
 
 PTX_FN void backward(const Arguments& args) {
+  if (!is_wanted(args)) return;
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
   if (threadIdx.x == 0) {
@@ -459,7 +464,7 @@ PTX_FN void backward(const Arguments& args) {
   } else {
     const Place place = place_of(args, ctaid_x());
     const int tiles = tiles_of(block_length(args, place));
-    const char* sums = sums_of(args, place.b, place.group);
+    const char* sums = sums_of(args, place);
     setmaxnreg_inc<240>();
     if (warpgroup == 0) {
       score_role(args, sums, tiles, thread);

@@ -9,9 +9,9 @@
 static_assert(Spec::sum_row_bytes == Spec::d_qk * 4, "the plan lays out rows of other sums");
 
 // Four neighbouring floats of a row, for postprocess: quad 4b + l holds the four columns above of block b.
-PTX_FN void load_quad(float (&x)[4], const char* row, int quad) {
+PTX_FN void load_quad(float (&x)[4], const Arguments& args, long long b, int group, long long row, int quad) {
   u32 bits[4];
-  ld_global_nc_v4_u32(bits, row + quad * 16);
+  ld_global_nc_v4_u32(bits, sums_of(args, b, group) + row * Spec::sum_row_bytes + quad * 16);
 #pragma unroll
   for (int i = 0; i < 4; ++i) x[i] = __uint_as_float(bits[i]);
 }
@@ -55,3 +55,15 @@ struct ListBound {};
 PTX_FN void widen_bound(ListBound&, const Arguments&, long long, long long, int, int) {}
 PTX_FN void widen_bound(ListBound&, float) {}
 PTX_FN void store_bound(const ListBound&, const Arguments&, long long, int, int, bool, int) {}
+
+// The sums that a block of tokens adds to.
+PTX_FN const char* sums_of(const Arguments& args, const Place& place) { return sums_of(args, place.b, place.group); }
+
+// Nothing scales P, and postprocess has nothing to notice.
+PTX_FN float log2_scale(const Arguments&, const Place&) { return 0.0f; }
+PTX_FN float inverse_scale(const Arguments&, const Place&) { return 1.0f; }
+struct FoldReport {};
+PTX_FN void note(FoldReport&, const float (&)[4]) {}
+PTX_FN void store_report(const FoldReport&, const Arguments&) {}
+PTX_FN void store_row_norms(const Arguments&, int, int) {}
+constexpr bool kBounded = false;  // preprocess stores bounds

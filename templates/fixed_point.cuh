@@ -48,7 +48,8 @@ PTX_FN void spread(float (&x)[4], int lane) {
 }
 
 // The four columns 2l, 2l + 1, 8 + 2l, 9 + 2l of block b of a row, for postprocess; quad = 4b + l.
-PTX_FN void load_quad(float (&x)[4], const char* row, int quad) {
+PTX_FN void load_quad(float (&x)[4], const Arguments& args, long long b, int group, long long of_group, int quad) {
+  const char* row = sums_of(args, b, group) + of_group * Spec::sum_row_bytes;
   const char* block = row + (quad >> 2) * 128 + (quad & 3) * 8;
   const char* marks = row + kMarks + (quad & 3) * 8;
 #pragma unroll
@@ -167,3 +168,15 @@ PTX_FN void store_bound(const ListBound& bound, const Arguments& args, long long
   st_global_v2_u32(args.list_bounds + (list * 8 + warp) * 2, bounded ? __float_as_uint(constant) : 0u,
                    bounded ? __float_as_uint(slope) : 0u);
 }
+
+// The sums that a block of tokens adds to.
+PTX_FN const char* sums_of(const Arguments& args, const Place& place) { return sums_of(args, place.b, place.group); }
+
+// Nothing scales P, and postprocess has nothing to notice.
+PTX_FN float log2_scale(const Arguments&, const Place&) { return 0.0f; }
+PTX_FN float inverse_scale(const Arguments&, const Place&) { return 1.0f; }
+struct FoldReport {};
+PTX_FN void note(FoldReport&, const float (&)[4]) {}
+PTX_FN void store_report(const FoldReport&, const Arguments&) {}
+PTX_FN void store_row_norms(const Arguments&, int, int) {}
+constexpr bool kBounded = true;  // preprocess stores bounds

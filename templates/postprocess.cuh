@@ -8,6 +8,7 @@ PTX_FN void write_d_kv(const Arguments& args) {
   constexpr int kQuads = Spec::d_qk / 4;  // a row
   const long long quads = (long long)args.batch * Spec::kv_groups * args.keys * kQuads;
   const long long stride = (long long)gridDim.x * kPostprocessThreads;
+  FoldReport report;
   for (long long i = (long long)blockIdx.x * kPostprocessThreads + threadIdx.x; i < quads; i += stride) {
     const long long row = i / kQuads;
     const int quad = (int)(i % kQuads), column = (quad >> 2) * 16 + (quad & 3) * 2;
@@ -15,7 +16,8 @@ PTX_FN void write_d_kv(const Arguments& args) {
     const int group = (int)(row / args.keys % Spec::kv_groups);
     const long long out = offset_of(args.d_kv_strides, b, row % args.keys, group) + column;
     float sum[4];
-    load_quad(sum, (const char*)args.d_kv_sum + row * Spec::sum_row_bytes, quad);
+    load_quad(sum, args, b, group, row % args.keys, quad);
+    note(report, sum);
     if (Spec::d_kv_is_fp32) {
       float* d_kv = (float*)args.d_kv + out;
       st_global_v2_u32(d_kv, __float_as_uint(sum[0]), __float_as_uint(sum[1]));
@@ -26,6 +28,7 @@ PTX_FN void write_d_kv(const Arguments& args) {
       st_global_u32(d_kv + 8, pack(sum[2], sum[3]));
     }
   }
+  store_report(report, args);
 }
 
 // d_sink[h] = - sum over tokens of exp(sink - L) * delta. A CTA takes a head at a time; the order of the sum depends on
@@ -56,6 +59,7 @@ PTX_FN void write_d_sink(const Arguments& args) {
 }
 
 PTX_FN void postprocess(const Arguments& args) {
+  if (!is_wanted(args)) return;
   write_d_kv(args);
   if (Spec::has_sink) write_d_sink(args);
 }

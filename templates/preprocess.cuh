@@ -6,7 +6,8 @@
 //   row_lse              log2 of the softmax denominator, the sink in it; +inf for a dead row, so that exp2 gives 0
 //   row_delta            sum over d_v of o * d_o in fp32; 0 for a dead row, whatever o and lse hold there. Not where the
 //                        backward computes it from the d_o that it has loaded anyway (Spec::delta_in_backward)
-//   list_bounds          what the token may add to d_kv, deterministic problems only (fixed_point.cuh)
+//   list_bounds          what the token may add to d_kv, where sums are scaled (fixed_point.cuh, partial_sums.cuh)
+//   row_norms            of the value rows, for partial sums
 //
 // A CTA takes one (token, kv group) at a time, its warps share the heads. o and d_o are read once: at 64 heads 128 KB a
 // token, the only bytes that count.
@@ -48,17 +49,6 @@ PTX_FN float log2_denominator(const Arguments& args, long long b, long long s, i
     lse = log2_add_exp2(lse, ld_global_nc_f32(args.attn_sink + head) * kLog2E);
   }
   return lse;
-}
-
-// Sum of products of eight neighbouring elements.
-PTX_FN float dot_of_chunk(const u32 (&o)[4], const u32 (&d_o)[4]) {
-  float sum = 0.0f;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    sum = fmaf(unpack_low(o[i]), unpack_low(d_o[i]), sum);
-    sum = fmaf(unpack_high(o[i]), unpack_high(d_o[i]), sum);
-  }
-  return sum;
 }
 
 // delta of one head, in every lane. Each lane takes 2 x 8 of the 512 columns.
@@ -106,7 +96,7 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
       const float sum = delta_of_head(args, b, s, group * Spec::heads_per_group + first + i, lane);
       if (lane == i) delta = sum;
     }
-    for (int i = 0; i < heads && Spec::deterministic; ++i) {
+    for (int i = 0; i < heads && kBounded; ++i) {
       widen_bound(bound, args, b, s, group * Spec::heads_per_group + first + i, lane);
     }
     widen_bound(bound, delta);
@@ -123,8 +113,10 @@ PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int
 }
 
 PTX_FN void preprocess(const Arguments& args) {
+  if (!is_wanted(args)) return;
   zero_sums(args);
   const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+  store_row_norms(args, warp, lane);
   const long long lists = (long long)args.batch * args.queries * Spec::kv_groups;
   for (long long list = blockIdx.x; list < lists; list += gridDim.x) preprocess_list(args, list, warp, lane);
 }

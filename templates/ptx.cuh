@@ -390,6 +390,9 @@ PTX_FN u64 ld_global_nc_u64(const void* pointer) {
   return value;
 }
 // Read once: not kept in L1.
+PTX_FN void ld_global_nc_v2_u32(u32 (&r)[2], const void* pointer) {
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];\n" : "=r"(r[0]), "=r"(r[1]) : "l"(pointer));
+}
 PTX_FN void ld_global_nc_v4_u32(u32 (&r)[4], const void* pointer) {
   asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -447,6 +450,15 @@ PTX_FN void red_add_u64_below(u32 key, const void* pointer, u64 value) {
       "l"(value), "r"(key), "n"(Limit), "n"(Offset)
       : "memory");
 }
+// Eight neighbouring fp16, each added atomically and rounded to nearest even, when key < Limit (sm_90).
+template <u32 Limit>
+PTX_FN void red_add_noftz_v4_f16x2_below(u32 key, const void* pointer, u32 x, u32 y, u32 z, u32 w) {
+  asm volatile(
+      "{\n.reg .pred below;\nsetp.lt.u32 below, %5, %6;\n"
+      "@below red.relaxed.gpu.global.add.noftz.v4.f16x2 [%0], {%1, %2, %3, %4};\n}\n" ::"l"(pointer),
+      "r"(x), "r"(y), "r"(z), "r"(w), "r"(key), "n"(Limit)
+      : "memory");
+}
 // Bits set at pointer + Offset when key < Limit and value > Most.
 template <u32 Limit, u32 Most, int Offset>
 PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 bits) {
@@ -488,6 +500,11 @@ PTX_FN float ex2_approx_ftz(float x) {
   float value;
   asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(value) : "f"(x));
   return value;
+}
+PTX_FN float sqrt_approx(float x) {
+  float y;
+  asm("sqrt.approx.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
 }
 PTX_FN float lg2_approx(float x) {
   float value;

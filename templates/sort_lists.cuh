@@ -173,6 +173,7 @@ PTX_FN int lists_joined(const Arguments& args, const Place& place, int* out) {
 }
 
 PTX_FN void sort_lists(const Arguments& args) {
+  if (!is_wanted(args)) return;
   PTX_DYNAMIC_SHARED(shared);
   const Place place = place_of(args, ctaid_x() * Spec::head_blocks);  // all head blocks of it share the list
   int* out = args.sorted_lists + place.list * args.sorted_pitch;

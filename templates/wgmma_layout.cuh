@@ -8,7 +8,6 @@ constexpr int kQkPanels = Spec::d_qk / 64;
 constexpr int kVPanels = Spec::d_v / 64;
 constexpr int kGroupPanels = 3;    // kv panels that are filled and freed together; the last group may have fewer
 constexpr u32 kNoRow = 0xf0000000u;  // row offsets from here on mean: no reduction
-static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
 struct Shared {
   static constexpr u32 q = kBase;

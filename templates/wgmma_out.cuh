@@ -1,5 +1,5 @@
 // Schedule wgmma: how accumulators leave, as rows of d_q and, panel by panel, as
-// reductions into d_kv_sum (wgmma_reductions.cuh, or wgmma_fixed_point.cuh).
+// reductions into d_kv_sum (wgmma_reductions.cuh, wgmma_fixed_point.cuh or wgmma_partial_sums.cuh).
 #pragma once
 
 // The reductions of a 64-column panel.
@@ -33,6 +33,8 @@ template <int Columns>
 PTX_FN void store_d_q(const Arguments& args, const Place& place, int warp, int lane, int column,
                       const float (&d)[Columns / 2]) {
   const int quad = lane & 3;
+  const float unscale = inverse_scale(args, place);
+  const auto pair = [&](int i) { return pack(d[i] * unscale, d[i + 1] * unscale); };
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const HeadRow row = head_row(args, place, warp * 16 + (lane >> 2) + half * 8);
@@ -40,8 +42,7 @@ PTX_FN void store_d_q(const Arguments& args, const Place& place, int warp, int l
 #pragma unroll
     for (int block = 0; block < Columns / 32; ++block) {
       const int i = block * 16 + half * 2;
-      store_32_columns(out + block * 32, row.exists, quad, pack(d[i], d[i + 1]), pack(d[i + 4], d[i + 5]), pack(d[i + 8], d[i + 9]),
-                       pack(d[i + 12], d[i + 13]));
+      store_32_columns(out + block * 32, row.exists, quad, pair(i), pair(i + 4), pair(i + 8), pair(i + 12));
     }
   }
 }

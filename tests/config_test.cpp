@@ -163,6 +163,15 @@ TEST_CASE("a problem that nothing computes is refused with the field, its value 
   problem.deterministic = true;
   problem.accumulate = Accumulate::partial;
   CHECK_THAT(refusal(problem, arch), contains("deterministic") && contains("partial"));
+  problem = problem_of(64);
+  problem.accumulate = Accumulate::partial;
+  CHECK(refusal(problem, arch) == "accepted");
+  CHECK_THAT(refusal(problem, parse_arch("sm_90")),
+             contains("accumulate = partial needs the schedule wgmma on sm_90a"));
+  CHECK_THAT(refusal(problem, arch, kCpAsync),
+             contains("accumulate = partial needs the schedule wgmma on sm_90a"));
+  problem.dtype = DType::fp16;
+  CHECK_THAT(refusal(problem, arch), contains("needs dtype = bf16 and it is fp16"));
 }
 
 TEST_CASE("an arch is known by its name, with or without sm_") {

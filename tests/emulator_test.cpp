@@ -70,7 +70,7 @@ std::set<std::string> signatures(std::string text) {
 
 // What the twin has beyond ptx.cuh: CUDA's own names.
 bool is_cuda(const std::string& signature) {
-  static const std::regex cuda(" (__[a-z_]+|min|max|fminf|fmaxf|fmaf|emulated_shuffle)\\(");
+  static const std::regex cuda(" (__[a-z_]+|min|max|fabsf|fminf|fmaxf|fmaf|emulated_shuffle)\\(");
   return std::regex_search(signature, cuda);
 }
 
@@ -87,7 +87,7 @@ std::string kernel_of_all_names() {
   std::string text =
       "PTX_KERNEL(384, 1) all_names(PTX_PARAMETER u64 n) {\n  PTX_DYNAMIC_SHARED(shared);\n"
       "  PTX_STATIC_SHARED(fixed, 64);\n  float d16[16] = {}, d32[32] = {}, d128[128] = {}, d4[4] = {};\n"
-      "  u32 r[4] = {}, x = (u32)n, y = x;\n  u64 b = n;\n  void* p = (void*)n;\n"
+      "  u32 r[4] = {}, two[2] = {}, x = (u32)n, y = x;\n  u64 b = n;\n  void* p = (void*)n;\n"
       "  x += shared_address(shared) + shared_address(fixed);\n";
   const auto call = [&](const std::string& statement) { text += "  " + statement + ";\n"; };
   for (const char* type : {"bf16", "f16"}) {
@@ -132,6 +132,7 @@ std::string kernel_of_all_names() {
         "y = ld_global_nc_u32(p)",
         "d4[0] = ld_global_nc_f32((const float*)p)",
         "b = ld_global_nc_u64(p)",
+        "ld_global_nc_v2_u32(two, p)",
         "ld_global_nc_v4_u32(r, p)",
         "y = ld_relaxed_gpu_u32((const u32*)p)",
         "st_global_u32(p, y)",
@@ -144,6 +145,7 @@ std::string kernel_of_all_names() {
         "red_add_v4_f32((float*)p, d4[0], d4[1], d4[2], d4[3])",
         "red_add_v4_f32_below<7>(x, p, d4[0], d4[1], d4[2], d4[3])",
         "red_add_u64_below<7, 128>(x, p, b)",
+        "red_add_noftz_v4_f16x2_below<7>(x, p, y, y, y, y)",
         "red_or_u32_below_above<7, 3, 256>(x, y, p, 1)",
         "y = ctaid_x()",
         "y = cvt_rn_bf16x2_f32(d4[0], d4[1])",
@@ -151,6 +153,7 @@ std::string kernel_of_all_names() {
         "d4[0] = cvt_f32_f16((u16)y)",
         "d4[1] = ex2_approx_ftz(d4[0])",
         "d4[2] = lg2_approx(d4[0])",
+        "d4[3] = sqrt_approx(d4[0])",
         "st_global_f32((float*)p, d4[0] + d4[1] + d4[2] + d16[0] + d32[0] + d128[0])"}) {
     call(statement);
   }

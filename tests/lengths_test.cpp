@@ -319,3 +319,39 @@ TEST_CASE("without batch entries only a d_sink is left to write") {
   const Launches l = launches_of({.heads = 64, .has_sink = true}, kWgmma, {0, 4096, 4096, 64});
   CHECK(roles(l) == std::vector{KernelRole::preprocess, KernelRole::postprocess});
 }
+
+TEST_CASE("partial sums: groups of tokens are as large as 128 additions a row allow, 64 where rows are hot") {
+  Problem problem = {.heads = 64, .accumulate = Accumulate::partial};
+  const Lengths n = {1, 1000, 4096, 2048};
+  CHECK(group_tokens(problem, kWgmma, n) == 128);
+  CHECK(token_groups(problem, kWgmma, n) == 8);
+  CHECK(group_tokens(problem, kWgmma, {1, 1000, 3072, 2048}) == 128);
+  CHECK(group_tokens(problem, kWgmma, {1, 1000, 3071, 2048}) == 64);
+  problem.causal = true;
+  CHECK(group_tokens(problem, kWgmma, n) == 64);
+  problem = {.heads = 256, .accumulate = Accumulate::partial};
+  CHECK(group_tokens(problem, kWgmma, n) == 32);  // four head blocks add to a row
+  problem.heads = 16;
+  Config config = kWgmma;
+  config.block_h = 16;
+  CHECK(group_tokens(problem, config, n) == 512);  // four tokens add once
+
+  const Order order = choose_order(problem, config, n, kH200);
+  const WorkspaceLayout w = workspace_layout(problem, config, n, order);
+  CHECK(w.token_groups == 2);
+  CHECK(w.d_kv_sum.bytes == std::int64_t{2} * 4096 * 576 * 2);
+  CHECK(w.row_norms.bytes == 4096 * 4);
+  CHECK(w.group_exponent.bytes == 2 * 4);
+  CHECK(w.list_bounds.bytes == 1000 * 8 * 2 * 4);
+}
+
+TEST_CASE("partial sums are refused beyond 16384 rows, with what works") {
+  const Problem problem = {.heads = 64, .accumulate = Accumulate::partial};
+  validate({1, 64, 16384, 2048}, problem, kWgmma);
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({1, 64, 16385, 2048}, problem, kWgmma);
+                 },
+                 Status::not_supported),
+             contains("keys = 16385") && contains("16384") && contains("accumulate = fp32"));
+}

@@ -65,7 +65,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
   add_word(app, "--d-kv-type", p.d_kv_type, std::array{DkvType::operand, DkvType::fp32}, "Type of d_kv",
            what);
   add_word(app, "--accumulate", p.accumulate, std::array{Accumulate::fp32, Accumulate::partial},
-           "How d_kv is summed over tokens; this version: fp32", what);
+           "How d_kv is summed over tokens: fp32, or fp16 in groups (sm_90a, bf16, up to 16384 rows)", what);
   app.add_flag("--deterministic", p.deterministic, "The same bits in every run: d_kv is summed in integers")
       ->group(what);
 

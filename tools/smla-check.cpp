@@ -100,6 +100,14 @@ Result check_on_cpu(const Options& options) {
   const Choice choice = choose_config(p, parse_arch(options.arch), options.flags.request);
   const KernelSource source = generate(p, choice.config);
   const auto kernels = emulator::compile_for_host(source);
+  std::optional<KernelSource> fp32_source;
+  std::unique_ptr<emulator::CompiledKernels> fp32_kernels;
+  std::optional<emulator::CpuFallback> fallback;
+  if (p.accumulate == Accumulate::partial) {
+    fp32_source = generate(with_fp32_sums(p), choice.config);
+    fp32_kernels = emulator::compile_for_host(*fp32_source);
+    fallback.emplace(emulator::CpuFallback{*fp32_source, *fp32_kernels});
+  }
   const HostTensors tensors = make_inputs(p, options.inputs, options.seed);
   const Gradients want = backward(p, tensors);
   const double bound = p.dtype == DType::bf16 ? 3e-3 : 5e-4;
@@ -109,7 +117,8 @@ Result check_on_cpu(const Options& options) {
     const emulator::CpuCall call = emulator::make_cpu_call(p, tensors, options.order);
     result.report->add(emulator::run_on_cpu(
         source, *kernels, p, choice.config, call.call,
-        {.seed = options.seed + static_cast<std::uint64_t>(i), .virtual_sms = options.virtual_sms}));
+        {.seed = options.seed + static_cast<std::uint64_t>(i), .virtual_sms = options.virtual_sms},
+        fallback ? &*fallback : nullptr));
     const emulator::CpuOutputs got = emulator::outputs_of(p, call);
     std::vector<CheckedTensor> checked = {
         {"d_q", tensors.batch * tensors.queries, difference(got.d_q, want.d_q), bound},

@@ -95,7 +95,7 @@ typedef struct smla_problem {
   int32_t lse_base;  /* smla_lse_base. Default SMLA_LSE_BASE_2 (TileLang); FlashMLA saves base e */
   int32_t lse_includes_sink; /* 1: lse has the sink in it. Default 0 */
   int32_t d_kv_type;         /* smla_d_kv_type. Default SMLA_D_KV_OPERAND */
-  int32_t accumulate;        /* smla_accumulate. Default SMLA_ACCUMULATE_FP32, the only one of this version */
+  int32_t accumulate;        /* smla_accumulate. Default SMLA_ACCUMULATE_FP32; partial: see README */
   int32_t deterministic;     /* 1: d_q and d_kv repeat bit for bit; twice the workspace for sums. Default 0 */
 } smla_problem;
 

@@ -126,9 +126,13 @@ smla_status smla_prepare(const smla_problem* problem, const smla_config* config,
     core::validate(p);
     const core::Arch a = to_arch(arch);
     const core::Config c = core::choose_config(p, a, core::to_request(config)).config;
-    const bool known = core::find_prepared(p, c, a) != nullptr;
-    const auto prepared = core::prepare(p, c, a);
-    if (built != nullptr) *built = !known && prepared->source == core::CacheSource::built ? 1 : 0;
+    const auto built_now = [&](const core::Problem& wanted) {
+      const bool known = core::find_prepared(wanted, c, a) != nullptr;
+      return core::prepare(wanted, c, a)->source == core::CacheSource::built && !known;
+    };
+    bool any = built_now(p);
+    if (p.accumulate == core::Accumulate::partial) any = built_now(core::with_fp32_sums(p)) || any;
+    if (built != nullptr) *built = any ? 1 : 0;
   });
 }
 

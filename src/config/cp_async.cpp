@@ -65,6 +65,13 @@ int cp_async_shared_bytes(const Problem& problem, const Config& config) {
 }
 
 Choice choose_cp_async(const Problem& problem, const Arch& arch, const ConfigRequest& request) {
+  if (problem.accumulate == Accumulate::partial) {
+    fail(Status::not_supported,
+         "accumulate = partial needs the schedule wgmma on sm_90a, and this is cp_async for {} "
+         "(problem.accumulate); the "
+         "nearest that works is accumulate = fp32",
+         name(arch));
+  }
   check_forced_values(request);
   const int budget = shared_memory_limit(arch);
   const int padded_h = std::max(

@@ -75,8 +75,9 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
       "panels",
       "threads = 384: a score, a gradient and a gather warpgroup",
       fmt::format("shared memory = {} of {} bytes", wgmma_shared_bytes(problem), shared_memory_limit(arch)),
-      problem.deterministic ? "d_kv is summed in integers by red.add.u64"
-                            : "d_kv is summed by red.add.v4.f32"};
+      problem.deterministic                       ? "d_kv is summed in integers by red.add.u64"
+      : problem.accumulate == Accumulate::partial ? "d_kv is summed over groups of tokens by red.add.v4.f16x2"
+                                                  : "d_kv is summed by red.add.v4.f32"};
   return choice;
 }
 

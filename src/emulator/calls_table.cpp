@@ -56,6 +56,7 @@ EmulatorCalls* calls_table() {
   calls.red_or_u32 = call_red_or_u32;
   calls.red_u64 = call_red_u64;
   calls.red_f32 = call_red_f32;
+  calls.red_f16x2 = call_red_f16x2;
   calls.pack = call_pack;
   calls.cvt_f32_f16 = call_cvt_f32_f16;
   calls.ex2 = call_ex2;

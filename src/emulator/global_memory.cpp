@@ -6,6 +6,7 @@
 #include "emulator/findings.h"
 #include "emulator/machine.h"
 #include "emulator/scheduler.h"
+#include "reference/half.h"
 
 namespace smla::core::emulator {
 namespace {
@@ -198,6 +199,21 @@ void call_red_f32(void* pointer, const float* values, int count) {
   const u32 bytes = static_cast<u32>(count) * 4;
   check_global_write(pointer, bytes, bytes, GlobalUse::reduce, "red.add.f32");
   for (int i = 0; i < count; ++i) static_cast<float*>(pointer)[i] += values[i];
+  ++machine().report->reductions;
+}
+
+void call_red_f16x2(void* pointer, const u32* pairs, int count) {
+  note_place();
+  const u32 bytes = static_cast<u32>(count) * 4;
+  check_global_write(pointer, bytes, bytes, GlobalUse::reduce, "red.add.f16x2");
+  auto* sums = static_cast<std::uint16_t*>(pointer);
+  for (int i = 0; i < count; ++i) {
+    for (const int half : {0, 1}) {
+      const double value = fp16_to_float(static_cast<std::uint16_t>(pairs[i] >> (16 * half)));
+      std::uint16_t& sum = sums[2 * i + half];
+      sum = to_fp16(fp16_to_float(sum) + value);
+    }
+  }
   ++machine().report->reductions;
 }
 

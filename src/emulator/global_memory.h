@@ -69,6 +69,7 @@ void call_red_u32(u32* pointer, u32 value);
 void call_red_or_u32(void* pointer, u32 bits);
 void call_red_u64(void* pointer, unsigned long long value);
 void call_red_f32(void* pointer, const float* values, int count);
+void call_red_f16x2(void* pointer, const u32* pairs, int count);
 void call_bulk_prefetch(const void* source, int bytes);
 
 }  // namespace smla::core::emulator

@@ -28,7 +28,8 @@ GlobalBuffer input(const std::vector<T>& values, const char* name) {
 
 // The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
 struct Workspace {
-  GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, list_bounds, sums_and_counters;
+  GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, list_bounds, row_norms,
+      group_exponent, sums_and_counters;
 
   explicit Workspace(const WorkspaceLayout& w)
       : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
@@ -37,6 +38,8 @@ struct Workspace {
         block_length(size(w.block_length.bytes), "block_length", Access::read_write),
         sorted_lists(size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
         list_bounds(size(w.list_bounds.bytes), "list_bounds", Access::read_write),
+        row_norms(size(w.row_norms.bytes), "row_norms", Access::read_write),
+        group_exponent(size(w.group_exponent.bytes), "group_exponent", Access::read_write),
         sums_and_counters(size(w.d_kv_sum.bytes + w.counters.bytes), "d_kv_sum and counters",
                           Access::read_write),
         counters_at(w.d_kv_sum.bytes) {}
@@ -49,11 +52,15 @@ struct Workspace {
         static_cast<int*>((block_length.bytes() > 0 ? block_length : list_length).data());
     if (arguments.sorted_lists) arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
     if (arguments.list_bounds) arguments.list_bounds = static_cast<float*>(list_bounds.data());
+    if (row_norms.bytes() > 0) arguments.row_norms = static_cast<float*>(row_norms.data());
+    if (group_exponent.bytes() > 0) arguments.group_exponent = static_cast<float*>(group_exponent.data());
     char* sums = static_cast<char*>(sums_and_counters.data());
     arguments.d_kv_sum = sums;
     arguments.counters = reinterpret_cast<unsigned*>(sums + counters_at);
     arguments.zero_begin = sums;
   }
+
+  const void* counters() const { return static_cast<const char*>(sums_and_counters.data()) + counters_at; }
 
  private:
   static std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
@@ -125,18 +132,32 @@ CpuOutputs outputs_of(const Problem& p, const CpuCall& c) {
           floats(c.d_sink)};
 }
 
-Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
-                  const Config& config, const Call& call, const CpuOptions& options) {
+namespace {
+
+// What is known of a call before it runs.
+struct Prospect {
+  DeviceFacts device;
+  Order order;
+  WorkspaceLayout layout;
+};
+
+Prospect prospect_of(const Problem& problem, const Config& config, const Call& call,
+                     const CpuOptions& options) {
   const int sms = static_cast<int>(options.virtual_sms);
   const DeviceFacts device = {
       .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = kSharedBytes};
-  validate(call.lengths, problem, config);
-  validate(call, problem, config);
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
-  const WorkspaceLayout layout = workspace_layout(problem, config, call.lengths, order);
-  const Workspace workspace(layout);
+  return {device, order, workspace_layout(problem, config, call.lengths, order)};
+}
+
+// One call in a workspace; `partial_report`: counters of the call that it stands in for, or null.
+Report run_call(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                const Config& config, const Call& call, const CpuOptions& options, const Prospect& prospect,
+                const Workspace& workspace, const void* partial_report) {
+  const auto& [device, order, layout] = prospect;
   Arguments arguments = make_arguments(problem, call, layout, order, device);
   workspace.put_into(arguments);
+  arguments.partial_report = static_cast<const unsigned*>(partial_report);
 
   Report report;
   for (const Launch& step : choose_launches(problem, config, source.kernels, call.lengths, order, layout)) {
@@ -153,6 +174,26 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
     if (ended) break;
   }
   resolve_places(report, source.text());
+  return report;
+}
+
+}  // namespace
+
+Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                  const Config& config, const Call& call, const CpuOptions& options,
+                  const CpuFallback* fallback) {
+  validate(call.lengths, problem, config);
+  validate(call, problem, config);
+  const Prospect prospect = prospect_of(problem, config, call, options);
+  const Workspace workspace(prospect.layout);
+  Report report = run_call(source, kernels, problem, config, call, options, prospect, workspace, nullptr);
+  if (!fallback || !report.clean()) return report;
+
+  const Problem fp32 = with_fp32_sums(problem);
+  const Prospect again = prospect_of(fp32, config, call, options);
+  const Workspace workspace_again(again.layout);
+  report.add(run_call(fallback->source, fallback->kernels, fp32, config, call, options, again,
+                      workspace_again, workspace.counters()));
   return report;
 }
 

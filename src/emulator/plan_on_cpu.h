@@ -34,10 +34,17 @@ struct CpuOutputs {
 };
 CpuOutputs outputs_of(const Problem& problem, const CpuCall& call);
 
-// Runs preprocess, sort_lists when the order needs it, backward and postprocess. Tensors that the call points
-// to lie in GlobalBuffers; the workspace is made here, a buffer for each of its pieces. Errors: those of
-// validating the call.
+// What a call with partial sums falls back on: the same problem with fp32 sums.
+struct CpuFallback {
+  const KernelSource& source;
+  const CompiledKernels& kernels;
+};
+
+// Runs the launches of a call one after another, and those of the fallback behind them where there is one.
+// Tensors that the call points to lie in GlobalBuffers; the workspace is made here, a buffer for each of its
+// pieces. Errors: those of validating the call.
 Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
-                  const Config& config, const Call& call, const CpuOptions& options);
+                  const Config& config, const Call& call, const CpuOptions& options,
+                  const CpuFallback* fallback = nullptr);
 
 }  // namespace smla::core::emulator

@@ -28,6 +28,7 @@ std::string describe(const Problem& p) {
   if (p.has_sink) text += ", attn_sink";
   if (p.has_delta) text += ", delta given";
   if (p.deterministic) text += ", deterministic";
+  if (p.accumulate == Accumulate::partial) text += ", partial sums";
   return text + fmt::format(", lse to base {}{}, d_kv as {}", name(p.lse_base),
                             p.lse_includes_sink ? " with the sink in it" : "",
                             p.d_kv_type == DkvType::fp32 ? "fp32" : name(p.dtype));
@@ -37,6 +38,7 @@ std::string banner(const Problem& problem, const Config& config) {
   const std::string_view arch = config.schedule == Schedule::wgmma ? "sm_90a"
                                 : config.vector_reductions         ? "sm_90"
                                                                    : "sm_80";
+  const bool partial = problem.accumulate == Accumulate::partial;
   return fmt::format(R"(// Sparse-MLA backward: {}.
 // Schedule {}: {} head(s) of {} token(s) a CTA, {} kv rows a step, {} stage(s), {} threads.
 //
@@ -51,8 +53,12 @@ std::string banner(const Problem& problem, const Config& config) {
 )",
                      describe(problem), name(config.schedule), config.block_h, block_tokens(config),
                      config.block_size, config.stages, config.threads, arch,
-                     problem.deterministic ? "row_scales (bits before the point), " : "",
-                     problem.deterministic ? "64-bit integer sums" : "fp32 sums");
+                     problem.deterministic ? "row_scales (bits before the point), "
+                     : partial             ? "group_scales (a power of two for P), "
+                                           : "",
+                     problem.deterministic ? "64-bit integer sums"
+                     : partial             ? "fp16 sums of groups of tokens"
+                                           : "fp32 sums");
 }
 
 std::string constants(const Problem& p, const Config& c) {
@@ -112,6 +118,7 @@ SourcePart template_part(const std::string& file) {
 }  // namespace
 
 int sum_row_bytes(const Problem& problem) {
+  if (problem.accumulate == Accumulate::partial) return problem.d_qk() * 2;
   return problem.deterministic ? (problem.d_qk() + 32) * 8 : problem.d_qk() * 4;
 }
 
@@ -124,6 +131,7 @@ KernelSource generate(const Problem& problem, const Config& config) {
   const bool wgmma = config.schedule == Schedule::wgmma;
   const std::string blocks =
       block_tokens(config) == 1 ? "S" : fmt::format("ceil(S / {})", block_tokens(config));
+  const bool fixed = problem.deterministic, partial = problem.accumulate == Accumulate::partial;
   KernelSource source;
   source.name = canonical_name(problem) + "-" + canonical_name(config);
   std::string entries = "// ======== entries ========\n";
@@ -139,6 +147,8 @@ KernelSource generate(const Problem& problem, const Config& config) {
     add_kernel(KernelRole::row_scales, "row_scales", "B * kv_groups times up to 264 shares of their rows",
                256, 0, 4);
   }
+  if (partial)
+    add_kernel(KernelRole::group_scales, "group_scales", "B * kv_groups * groups of tokens", 256, 0, 4);
   add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
   add_kernel(KernelRole::backward, "backward",
              fmt::format("B * {} * kv_groups * {}", blocks, head_blocks(problem, config)), config.threads,
@@ -150,14 +160,19 @@ KernelSource generate(const Problem& problem, const Config& config) {
   const auto add_templates = [&](std::initializer_list<const char*> files) {
     for (const char* file : files) source.parts.push_back(template_part(file));
   };
-  const bool fixed = problem.deterministic;
-  add_templates({"ptx.cuh", "arguments.cuh", "operand.cuh", "lists.cuh",
-                 fixed ? "fixed_point.cuh" : "columns.cuh", "panels.cuh", "preprocess.cuh",
-                 "sort_lists.cuh"});
+  add_templates({"ptx.cuh", "arguments.cuh", "fallback.cuh", "operand.cuh", "lists.cuh",
+                 fixed     ? "fixed_point.cuh"
+                 : partial ? "partial_sums.cuh"
+                           : "columns.cuh",
+                 "panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
   if (fixed) add_templates({"row_scales.cuh"});
+  if (partial) add_templates({"group_scales.cuh"});
   if (wgmma) {
     add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh",
-                   fixed ? "wgmma_fixed_point.cuh" : "wgmma_reductions.cuh", "wgmma_out.cuh"});
+                   fixed     ? "wgmma_fixed_point.cuh"
+                   : partial ? "wgmma_partial_sums.cuh"
+                             : "wgmma_reductions.cuh",
+                   "wgmma_out.cuh"});
     source.parts.push_back({"gradient sequence",
                             "// ======== gradient sequence ========\n" + gradient_sequence(problem) + "\n"});
     source.parts.push_back(template_part("backward_wgmma.cuh"));

@@ -97,11 +97,14 @@ std::string gradient_sequence(const Problem& problem) {
       lines.add(fmt::format("// Chunk {} leaves.", chunk));
     }
     const std::string d = accumulator(chunk);
-    lines.add(fmt::format("exchange_halves<0>({}, rows, other);", d));
+    const int step =
+        problem.accumulate == Accumulate::partial ? 2 : 1;  // half the bytes, half the reductions
+    if (step == 1) lines.add(fmt::format("exchange_halves<0>({}, rows, other);", d));
     std::size_t next = 0;
-    for (int row = 0; row < 4; ++row) {
-      for (int i = 0; i < kWgmmasBeforeReduction && next < between.size(); ++i) lines.add(between[next++]);
-      lines.add(fmt::format("reduce_row<0, {}>({}, rows, other, {});", row, d, chunk * kChunk));
+    for (int part = 0; part < 4; part += step) {
+      for (int i = 0; i < kWgmmasBeforeReduction * step && next < between.size(); ++i)
+        lines.add(between[next++]);
+      lines.add(fmt::format("reduce_row<0, {}>({}, rows, other, {});", part, d, chunk * kChunk));
     }
     if (chunk == 0) {
       lines.add(fmt::format("wgmma_wait_group<1>();  // d_q's are done: kv{} been read",

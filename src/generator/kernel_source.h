@@ -7,14 +7,15 @@
 namespace smla::core {
 
 enum class KernelRole {
-  preprocess,   // delta, log2 denominator, list lengths; zeroes the d_kv sums and counters
-  row_scales,   // deterministic problems: how many bits each row of d_kv's sums has in front of the point
-  sort_lists,   // optional: valid entries of every list in row order, for the sweep
-  backward,     // d_q, and d_kv into sums
-  postprocess,  // d_kv from its sums, d_sink
+  preprocess,    // delta, log2 denominator, list lengths; zeroes the d_kv sums and counters
+  group_scales,  // partial sums: the power of two by which each group of tokens scales P
+  row_scales,    // deterministic problems: how many bits each row of d_kv's sums has in front of the point
+  sort_lists,    // optional: valid entries of every list in row order, for the sweep
+  backward,      // d_q, and d_kv into sums
+  postprocess,   // d_kv from its sums, d_sink
 };
 
-constexpr std::size_t kKernelRoles = 5;
+constexpr std::size_t kKernelRoles = 6;
 
 struct SourcePart {
   std::string name;  // "banner", "constants", "ptx.cuh", ..., "entries"

@@ -40,7 +40,12 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.list_length = piece<int>(call, layout.list_length);
   a.block_length = layout.block_length.bytes > 0 ? piece<int>(call, layout.block_length) : a.list_length;
   a.sorted_lists = order.sorted ? piece<int>(call, layout.sorted_lists) : nullptr;
-  a.list_bounds = p.deterministic ? piece<float>(call, layout.list_bounds) : nullptr;
+  const bool partial = p.accumulate == Accumulate::partial;
+  a.list_bounds = p.deterministic || partial ? piece<float>(call, layout.list_bounds) : nullptr;
+  a.row_norms = partial ? piece<float>(call, layout.row_norms) : nullptr;
+  a.group_exponent = partial ? piece<float>(call, layout.group_exponent) : nullptr;
+  a.group_tokens = static_cast<int>(layout.group_tokens);
+  a.token_groups = static_cast<int>(layout.token_groups);
   a.d_kv_sum = piece<void>(call, layout.d_kv_sum);
   a.counters = piece<unsigned>(call, layout.counters);
   a.zero_begin = a.d_kv_sum;

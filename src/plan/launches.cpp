@@ -49,6 +49,8 @@ const char* name_of(KernelRole role) {
       return "preprocess";
     case KernelRole::row_scales:
       return "row_scales";
+    case KernelRole::group_scales:
+      return "group_scales";
     case KernelRole::sort_lists:
       return "sort_lists";
     case KernelRole::backward:
@@ -77,6 +79,10 @@ Launches choose_launches(const Problem& problem, const Config& config,
       case KernelRole::row_scales:
         if (!tokens || lengths.keys == 0) continue;
         grid = row_scales_grid(problem, lengths, facts.threads);
+        break;
+      case KernelRole::group_scales:
+        if (!tokens) continue;
+        grid = lengths.batch * problem.kv_groups * token_groups(problem, config, lengths);
         break;
       case KernelRole::sort_lists:
         if (!tokens || !order.sorted) continue;

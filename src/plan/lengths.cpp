@@ -1,5 +1,6 @@
 #include "plan/lengths.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -18,6 +19,8 @@ constexpr std::int64_t kRowOffsetLimit = 0xf0000000;
 // Kernels round the list of a block up to whole steps of at most 64 entries, in 32 bits.
 constexpr std::int64_t kLargestList = kLargest - 63;
 
+constexpr std::int64_t kPartialKeys = 16384;
+
 void check_length(std::string_view name, std::int64_t value) {
   if (value < 0) fail(Status::invalid_argument, "{} = {} is negative (lengths.{})", name, value, name);
   if (value > kLargest) {
@@ -26,6 +29,17 @@ void check_length(std::string_view name, std::int64_t value) {
 }
 
 }  // namespace
+
+std::int64_t group_tokens(const Problem& problem, const Config& config, const Lengths& lengths) {
+  // Causal lists, and lists of most of the rows, hit some rows with every token.
+  const std::int64_t additions = problem.causal || 2 * lengths.keys < 3 * lengths.topk ? 64 : 128;
+  return std::max<std::int64_t>(additions / head_blocks(problem, config), 1) * block_tokens(config);
+}
+
+std::int64_t token_groups(const Problem& problem, const Config& config, const Lengths& lengths) {
+  const std::int64_t tokens = group_tokens(problem, config, lengths);
+  return (lengths.queries + tokens - 1) / tokens;
+}
 
 std::int64_t blocks_of_tokens(const Lengths& lengths, const Config& config) {
   const std::int64_t tokens = block_tokens(config);
@@ -62,6 +76,13 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
         "keys = {} (lengths.keys): the schedule wgmma reaches {} kv rows of {} columns at most; the schedule "
         "cp_async takes more",
         lengths.keys, (kRowOffsetLimit - 1) / row_bytes, problem.d_qk());
+  }
+  if (problem.accumulate == Accumulate::partial && lengths.keys > kPartialKeys) {
+    fail(Status::not_supported,
+         "keys = {} (lengths.keys): accumulate = partial is for up to {} kv rows, beyond which rows that "
+         "many tokens name "
+         "would take too many additions; the nearest that works is accumulate = fp32",
+         lengths.keys, kPartialKeys);
   }
   // What remains could still overflow sizes of the workspace: kv rows of all groups and batch entries.
   if (lengths.batch > 0 && lengths.keys > 0) {

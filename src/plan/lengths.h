@@ -24,6 +24,14 @@ struct Lengths {
 // more.
 void validate(const Lengths& lengths, const Problem& problem, const Config& config);
 
+// Neighbouring query tokens of a batch entry that share a buffer of partial sums: so few that a row takes 128 additions at
+// most and 85 in the mean (relative error 2.05e-4 sqrt(n / 2) beside 1.65e-3). A block of tokens adds to a row once, each
+// head block anew.
+std::int64_t group_tokens(const Problem& problem, const Config& config, const Lengths& lengths);
+
+// How many such groups a batch entry has.
+std::int64_t token_groups(const Problem& problem, const Config& config, const Lengths& lengths);
+
 // Blocks of block_tokens(config) neighbouring query tokens: B * ceil(S / tokens). Call only with validated
 // lengths.
 std::int64_t blocks_of_tokens(const Lengths& lengths, const Config& config);

@@ -6,7 +6,7 @@
 namespace smla::core {
 namespace {
 
-// In rows of fp32 sums; those of a deterministic problem take twice the bytes.
+// In rows of fp32 sums; those of a deterministic problem take twice the bytes, partial sums half.
 constexpr std::int64_t kCallersRows = 12288;       // up to here the sums stay in L2 in any order
 constexpr std::int64_t kThrottledRows = 65536;     // from here a sweep drifts apart without a throttle
 constexpr std::int64_t kSweptEntries = 4096 * 64;  // of a block's list: a sweep counts in 4096ths (kSweep)
@@ -61,6 +61,8 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
   const std::int64_t rows = lengths.keys * problem.kv_groups;
   if (problem.deterministic && rows <= kCallersRows / 2)
     return unswept("up to 6144 rows the integer sums of d_kv stay in L2 in any order");
+  if (problem.accumulate == Accumulate::partial && rows <= 2 * kCallersRows)
+    return unswept("up to 24576 rows the fp16 sums of d_kv stay in L2 in any order");
   if (!problem.deterministic && rows <= kCallersRows)
     return unswept("up to 12288 rows the sums of d_kv stay in L2 in any order");
   if (!sweepable) return unswept("lists this long cannot be sorted in shared memory");

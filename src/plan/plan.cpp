@@ -20,6 +20,11 @@ void refuse_under_capture(cuda::Stream stream, const Problem& problem, const Arc
        canonical_name(problem), name(arch));
 }
 
+// Where the fallback's workspace begins.
+std::int64_t behind(std::int64_t bytes) {
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
 }  // namespace
 
 std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequest& request,
@@ -40,6 +45,9 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
   const LoadedKernels loaded = load_kernels(plan->prepared, plan->device);
   plan->functions = loaded.functions;
   plan->facts = loaded.facts;
+  if (problem.accumulate == Accumulate::partial) {
+    plan->fallback = create_plan(with_fp32_sums(problem), request, device_ordinal, looked_at, limits);
+  }
   return plan;
 }
 
@@ -47,7 +55,9 @@ std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderReque
   const Config& config = plan.choice.config;
   validate(lengths, plan.problem, config);
   const Order order = choose_order(plan.problem, config, lengths, plan.facts, request);
-  return workspace_layout(plan.problem, plan.choice.config, lengths, order).bytes;
+  const std::int64_t own = workspace_layout(plan.problem, plan.choice.config, lengths, order).bytes;
+  if (!plan.fallback) return own;
+  return behind(own) + workspace_size(*plan.fallback, lengths, request);
 }
 
 ReadyCall ready_call(const Plan& plan, const Call& call) {
@@ -60,9 +70,20 @@ ReadyCall ready_call(const Plan& plan, const Call& call) {
   ready.stream = call.stream;
   ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
   if (ready.launches.count == 0) return ready;
-  validate_workspace(call, layout.bytes);
+  validate_workspace(call, workspace_size(plan, call.lengths, call.order));
   ready.arguments = make_arguments(plan.problem, call, layout, order, plan.facts);
   return ready;
+}
+
+ReadyCall ready_fallback(const Plan& plan, const Call& call, const ReadyCall& ready) {
+  const std::int64_t own = workspace_size(plan, call.lengths, call.order) -
+                           workspace_size(*plan.fallback, call.lengths, call.order);
+  Call again = call;
+  again.workspace = static_cast<char*>(call.workspace) + own;
+  again.workspace_bytes = call.workspace_bytes - static_cast<std::size_t>(own);
+  ReadyCall fallback = ready_call(*plan.fallback, again);
+  fallback.arguments.partial_report = ready.arguments.counters;
+  return fallback;
 }
 
 void enqueue(const Launchables& kernels, const ReadyCall& call, const Launch& l) {
@@ -70,20 +91,34 @@ void enqueue(const Launchables& kernels, const ReadyCall& call, const Launch& l)
          call.stream, &call.arguments);
 }
 
-void run(const Plan& plan, const Call& call) {
-  const ReadyCall ready = ready_call(plan, call);
-  if (ready.launches.count == 0) return;
-  const auto enqueue_all = [&](const Launchables& kernels) {
+namespace {
+
+void enqueue_all(const Plan& plan, const ReadyCall& ready) {
+  const auto launch_all = [&](const Launchables& kernels) {
     for (const Launch& l : ready.launches) enqueue(kernels, ready, l);
   };
   // One question to the driver where this context has launched before: a known one is of the plan's device.
   const std::optional<ContextId> context = current_context();
   if (const Launchables* known = context ? plan.functions->find(*context) : nullptr) {
-    enqueue_all(*known);
+    launch_all(*known);
     return;
   }
   const CurrentDevice current(plan.device.handle);
-  enqueue_all(plan.functions->of_current_context());
+  launch_all(plan.functions->of_current_context());
+}
+
+}  // namespace
+
+void run(const Plan& plan, const Call& call) {
+  const ReadyCall ready = ready_call(plan, call);
+  if (ready.launches.count == 0) return;
+  if (!plan.fallback) {
+    enqueue_all(plan, ready);
+    return;
+  }
+  const ReadyCall fallback = ready_fallback(plan, call, ready);  // validated too before anything is launched
+  enqueue_all(plan, ready);
+  enqueue_all(*plan.fallback, fallback);
 }
 
 }  // namespace smla::core

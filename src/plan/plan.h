@@ -29,6 +29,8 @@ struct Plan {
   DeviceFacts facts;
   std::shared_ptr<const Prepared> prepared;
   FunctionTable* functions = nullptr;  // of that table
+  std::shared_ptr<const Plan>
+      fallback;  // partial sums: the same problem with fp32 sums, for what fp16 cannot hold
 };
 
 // Chooses the config, prepares the kernels and loads them on the device. Errors: those of choose_config,
@@ -39,12 +41,14 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
                                         std::optional<cuda::Stream> looked_at = std::nullopt,
                                         const Limits& limits = {});
 
-// Bytes of workspace that a call of these lengths needs.
+// Bytes of workspace that a call of these lengths needs; with partial sums, room for the fallback behind its
+// own.
 std::int64_t workspace_size(const Plan& plan, const Lengths& lengths,
                             OrderRequest order = OrderRequest::automatic);
 
-// Validates everything, then enqueues the call on its stream: up to five launches. Allocates nothing, waits
-// for nothing, touches no file. After an Error of validation nothing was launched.
+// Validates everything, then enqueues the call on its stream: up to five launches, and with partial sums
+// those of the fallback, which return at once when it is not wanted. Allocates nothing, waits for nothing,
+// touches no file. After an Error of validation nothing was launched.
 void run(const Plan& plan, const Call& call);
 
 // A call ready to be enqueued, for those who look at its kernels one by one.
@@ -56,6 +60,9 @@ struct ReadyCall {
 
 // Validates everything, as run(); enqueues nothing. Refers to nothing in `plan` and `call`.
 ReadyCall ready_call(const Plan& plan, const Call& call);
+
+// With partial sums, the same call by the fallback, whose kernels look at the report of the first.
+ReadyCall ready_fallback(const Plan& plan, const Call& call, const ReadyCall& ready);
 
 // Enqueues one of the call's launches in the current context, to which `kernels` belong:
 // plan.functions->of_current_context().

@@ -61,8 +61,16 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, c
     w.sorted_pitch = (tokens * lengths.topk + 3) / 4 * 4;
     w.sorted_lists = layout.aligned(product({blocks, g, w.sorted_pitch, 4}));
   }
-  if (problem.deterministic) w.list_bounds = layout.aligned(product({b, s, g, 8, 2, 4}));
-  w.d_kv_sum = layout.aligned(product({b, g, lengths.keys, sum_row_bytes(problem)}));  // a multiple of 128
+  const bool partial = problem.accumulate == Accumulate::partial;
+  if (problem.deterministic || partial) w.list_bounds = layout.aligned(product({b, s, g, 8, 2, 4}));
+  if (partial) {
+    w.group_tokens = group_tokens(problem, config, lengths);
+    w.token_groups = token_groups(problem, config, lengths);
+    w.row_norms = layout.aligned(product({b, g, lengths.keys, 4}));
+    w.group_exponent = layout.aligned(product({b, g, w.token_groups, 4}));
+  }
+  w.d_kv_sum =
+      layout.aligned(product({b, g, w.token_groups, lengths.keys, sum_row_bytes(problem)}));  // a multiple of 128
   w.counters = layout.adjacent(kCounters * 4);
   w.bytes = layout.end();
   return w;

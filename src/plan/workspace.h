@@ -26,9 +26,13 @@ struct WorkspaceLayout {
   Piece block_length;             // [B, blocks, G] int32; only where blocks are of several tokens
   Piece sorted_lists;             // [B, blocks, G, sorted_pitch] int32; only in sorted order
   Piece list_bounds;              // [B, S, G, 8, 2] fp32; only for a deterministic problem
+  Piece row_norms;                // [B, G, S_kv] fp32; partial sums only
+  Piece group_exponent;           // [B, G, token groups] fp32; partial sums only
   Piece d_kv_sum;                 // [B, G, S_kv] rows of sum_row_bytes
   Piece counters;                 // kCounters words, directly behind d_kv_sum: both are zeroed as one range
   std::int64_t sorted_pitch = 0;  // tokens * topk rounded up to 4: every sorted list starts on 16 bytes
+  std::int64_t group_tokens = 1;  // of a buffer of partial sums,
+  std::int64_t token_groups = 1;  // and how many buffers a batch entry and kv group has
   std::int64_t bytes = 0;         // of all
 
   bool operator==(const WorkspaceLayout&) const = default;

@@ -40,6 +40,9 @@ void validate(const Problem& problem);
 // Spells every field that differs from its default, in a fixed order: "h64-d512t64-bf16-causal".
 std::string canonical_name(const Problem& problem);
 
+// The same with accumulate = fp32: what a call with partial sums falls back on.
+Problem with_fp32_sums(Problem problem);
+
 std::string_view name(DType dtype);
 std::string_view name(LseBase base);
 std::string_view name(DkvType type);

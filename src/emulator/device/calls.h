@@ -61,6 +61,7 @@ struct EmulatorCalls {
   void (*red_or_u32)(void* pointer, unsigned int bits);
   void (*red_u64)(void* pointer, unsigned long long value);
   void (*red_f32)(void* pointer, const float* values, int count);
+  void (*red_f16x2)(void* pointer, const unsigned int* pairs, int count);
 
   unsigned int (*pack)(float low, float high, int is_bf16);
   float (*cvt_f32_f16)(unsigned short bits);

@@ -65,6 +65,7 @@ PTX_FN int max(int a, int b) { return a > b ? a : b; }
 PTX_FN u32 max(u32 a, u32 b) { return a > b ? a : b; }
 PTX_FN long long max(long long a, long long b) { return a > b ? a : b; }
 PTX_FN float fminf(float a, float b) { return __builtin_fminf(a, b); }
+PTX_FN float fabsf(float a) { return __builtin_fabsf(a); }
 PTX_FN float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 PTX_FN float fmaf(float a, float b, float c) { return a * b + c; }
 
@@ -203,6 +204,9 @@ PTX_FN u64 ld_global_nc_u64(const void* pointer) {
   emulator_calls->ld_global(&value, pointer, 8, kGlobalReadNc);
   return value;
 }
+PTX_FN void ld_global_nc_v2_u32(u32 (&r)[2], const void* pointer) {
+  emulator_calls->ld_global(r, pointer, 8, kGlobalReadNc);
+}
 PTX_FN void ld_global_nc_v4_u32(u32 (&r)[4], const void* pointer) {
   emulator_calls->ld_global(r, pointer, 16, kGlobalReadNc);
 }
@@ -240,6 +244,11 @@ template <u32 Limit, int Offset>
 PTX_FN void red_add_u64_below(u32 key, const void* pointer, u64 value) {
   if (key < Limit) emulator_calls->red_u64((char*)pointer + Offset, value);
 }
+template <u32 Limit>
+PTX_FN void red_add_noftz_v4_f16x2_below(u32 key, const void* pointer, u32 x, u32 y, u32 z, u32 w) {
+  const u32 values[4] = {x, y, z, w};
+  if (key < Limit) emulator_calls->red_f16x2((void*)pointer, values, 4);
+}
 template <u32 Limit, u32 Most, int Offset>
 PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 bits) {
   if (key < Limit && value > Most) emulator_calls->red_or_u32((char*)pointer + Offset, bits);
@@ -256,3 +265,4 @@ PTX_FN u32 cvt_rn_f16x2_f32(float low, float high) { return emulator_calls->pack
 PTX_FN float cvt_f32_f16(u16 bits) { return emulator_calls->cvt_f32_f16(bits); }
 PTX_FN float ex2_approx_ftz(float x) { return emulator_calls->ex2(x); }
 PTX_FN float lg2_approx(float x) { return emulator_calls->lg2(x); }
+PTX_FN float sqrt_approx(float x) { return __builtin_sqrtf(x); }
