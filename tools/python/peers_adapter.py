@@ -18,4 +18,5 @@ def _maker(**forced):
 
 
 def makers():
-    return {"smla": _maker(), "smla_cp_async": _maker(schedule="cp_async"), "smla_wgmma": _maker(schedule="wgmma")}
+    return {"smla": _maker(), "smla_partial": _maker(accumulate="partial"),
+            "smla_deterministic": _maker(deterministic=True), "smla_cp_async": _maker(schedule="cp_async")}
