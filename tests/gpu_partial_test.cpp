@@ -43,7 +43,8 @@ Case flat(std::int64_t keys, std::int64_t topk) {
   c.tensors = make_inputs(c.problem, options, 3);
   std::fill(c.tensors.d_o.begin(), c.tensors.d_o.end(), to_operand(DType::bf16, 1.0));
   c.tensors.o = c.tensors.d_o;
-  c.tensors.lse.assign(c.tensors.lse.size(), std::log2(static_cast<float>(topk)));
+  c.tensors.lse.assign(static_cast<std::size_t>(c.tensors.queries * c.problem.heads),
+                       std::log2(static_cast<float>(topk)));
   return c;
 }
 
@@ -79,7 +80,8 @@ TEST_CASE(
     if (causal) options.lists = ListKind::causal;
     c.tensors = make_inputs(c.problem, options, 5);
     c.tensors.o = make_inputs(c.problem, options, 6).d_o;
-    c.tensors.lse.assign(c.tensors.lse.size(), std::log2(2048.0F) + 1);
+    c.tensors.lse.assign(static_cast<std::size_t>(c.tensors.queries * c.problem.heads),
+                         std::log2(2048.0F) + 1);
     const auto run = [&](Accumulate accumulate) { return widened(c.problem, run_with(c, accumulate)); };
     const Gradients fp32 = run(Accumulate::fp32), first = run(Accumulate::partial),
                     second = run(Accumulate::partial);
