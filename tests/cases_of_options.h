@@ -73,15 +73,8 @@ inline std::vector<Case> shape_cases(const std::vector<int>& heads) {
   return cases;
 }
 
-// The contract's bound, and where few dS are, that of a single rounding.
-inline double bound_of(const Case& c) {
-  const std::int64_t d_s =
-      c.tensors.batch * c.tensors.queries * c.problem.heads * std::min(c.tensors.topk, c.tensors.keys);
-  return d_s < 1000 ? single_rounding_bound(c.problem.dtype) : accuracy_bound(c.problem.dtype);
-}
-
 inline void expect_reference(const Executor& run, const Case& c) {
-  expect_matches(c, run(c), backward(c.problem, c.tensors), bound_of(c));
+  expect_matches(c, run(c), backward(c.problem, c.tensors), gradient_bound(c.problem, c.tensors));
 }
 
 }  // namespace smla_test

@@ -382,6 +382,16 @@ class Check(Case):
     def test_a_temporary_directory_that_is_not_there_is_named(self):
         self.refused(USAGE, "TMPDIR", "smla-check", "--heads", 16, "--on", "cpu", TMPDIR="/nowhere")
 
+    def test_random_cases_are_counted_and_what_says_a_call_is_refused_beside_them(self):
+        answer = json.loads(self.answered("smla-check", "--on", "cpu", "--fuzz", 2, "--seed", 5, "--json"))
+        self.assertEqual((answer["cases"], answer["problems"], answer["failures"]), (2, 1, []))
+        self.refused(USAGE, "--heads 16", "smla-check", "--fuzz", 2, "--heads", 16)
+        self.refused(USAGE, "--queries 9", "smla-check", "--fuzz", 2, "--queries", 9)
+
+    def test_a_layout_that_only_the_reference_forward_can_have_is_refused_for_long_calls(self):
+        self.refused(USAGE, "--layout = 3", "smla-check", "--on", "gpu", "--heads", 64, "--queries", 4096,
+                     "--topk", 2048, "--layout", 3)
+
 
 if __name__ == "__main__":
     closing_line.main()

@@ -16,28 +16,17 @@
 #include "config/config.h"
 #include "plan/order.h"
 #include "problem/problem.h"
+#include "reference/bounds.h"
 #include "reference/difference.h"
 #include "reference/half.h"
 #include "reference/host_tensors.h"
 #include "reference/inputs.h"
+#include "reference/layout.h"
 #include "reference/reference.h"
 
 namespace smla_test {
 
 using namespace smla::core;
-
-// Where a tensor lies in its buffer, in elements. Everything that no element of it covers is filled with NaN
-// bits (0xff), and outputs must leave it so.
-struct Placement {
-  std::optional<std::array<std::int64_t, 3>> strides = {};  // of batch, token, head; contiguous when absent
-  std::int64_t before = 0;
-  std::int64_t behind = 0;
-};
-
-struct Layout {
-  Placement q = {}, kv = {}, o = {}, d_o = {}, indices = {}, topk_length = {}, lse = {}, delta = {};
-  Placement d_q = {}, d_kv = {};
-};
 
 struct Case {
   Problem problem = {};
@@ -85,58 +74,22 @@ inline Outputs rounded(const Problem& problem, const Gradients& g) {
   return outputs;
 }
 
-// Largest relative L2 error of d_q and d_kv on random inputs: the contract's.
-inline double accuracy_bound(DType dtype) {
-  return dtype == DType::bf16 ? 3e-3 : 5e-4;
-}
-
-// The same where one rounding decides all: P of a flat row is one number, and the dS of a short list are few.
-// A rounding is off by at most 2^-8 (2^-11 in fp16), that of the output by as much.
-inline double single_rounding_bound(DType dtype) {
-  return dtype == DType::bf16 ? 6e-3 : 7.5e-4;
-}
-
-// |got - want| <= bound * |want| + noise, all in L2; finiteness first.
 inline void expect_close(const char* tensor, const std::vector<double>& got, const std::vector<double>& want,
                          double bound, double noise = 0) {
   const Difference d = difference(got, want);
   INFO(tensor << ": " << describe(d) << ", bound " << bound);
   REQUIRE(d.finite());
-  double squares = 0;
-  for (const double value : want) squares += value * value;
-  const double norm = std::sqrt(squares);
-  const double error = d.worst < 0 ? 0 : norm > 0 ? d.relative_l2 * norm : d.max_abs;
-  REQUIRE(error <= bound * norm + noise);
+  REQUIRE(is_close(d, want, bound, noise));
 }
-
-// L2 norm of what fp32 sums leave in d_q where dP and delta cancel (one key with P = 1): dP is a sum of size
-// |d_o| * rms(v), off by some 2^-20 of that, and goes into d_q times scale * |k|.
-inline double d_q_noise(const Case& c) {
-  const auto squares = [&c](const std::vector<std::uint16_t>& bits) {
-    double sum = 0;
-    for (const std::uint16_t b : bits) {
-      const double value = static_cast<double>(to_float(c.problem.dtype, b));
-      if (std::isfinite(value)) sum += value * value;
-    }
-    return sum;
-  };
-  if (c.tensors.kv.empty()) return 0;
-  const double mean_square = squares(c.tensors.kv) / static_cast<double>(c.tensors.kv.size());
-  return static_cast<double>(c.tensors.scale) * std::sqrt(squares(c.tensors.d_o)) * mean_square *
-         std::sqrt(static_cast<double>(c.problem.d_qk())) * 0x1p-18;
-}
-
-// Sums of fp32 over tokens, whose terms may cancel.
-constexpr double kSinkBound = 1e-3;
 
 inline void expect_matches(const Case& c, const Outputs& outputs, const Gradients& want, double bound) {
   INFO(canonical_name(c.problem) << ", B " << c.tensors.batch << ", S " << c.tensors.queries << ", S_kv "
                                  << c.tensors.keys << ", topk " << c.tensors.topk);
   const Gradients got = widened(c.problem, outputs);
   REQUIRE(outputs.surroundings_intact);
-  expect_close("d_q", got.d_q, want.d_q, bound, d_q_noise(c));
+  expect_close("d_q", got.d_q, want.d_q, bound, d_q_noise(c.problem, c.tensors));
   expect_close("d_kv", got.d_kv, want.d_kv, bound);
-  expect_close("d_sink", got.d_sink, want.d_sink, kSinkBound);
+  expect_close("d_sink", got.d_sink, want.d_sink, kSinkBound, d_sink_noise(c.problem, c.tensors));
 }
 
 inline Gradients run_and_compare(const Executor& run, const Case& c) {

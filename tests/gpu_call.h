@@ -2,14 +2,10 @@
 // NaN bits.
 #pragma once
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,6 +18,7 @@
 #include "driver/stream.h"
 #include "plan/plan.h"
 #include "plan/prepare.h"
+#include "plan/prepare_together.h"
 
 namespace smla_test {
 
@@ -48,33 +45,6 @@ inline const Gpu& require_gpu() {
   return *gpu;
 }
 
-// [batch, token, head] rows of `columns` elements as they lie in a buffer.
-struct Box {
-  std::array<std::int64_t, 3> lengths;
-  std::int64_t columns;
-  std::int64_t element_bytes;
-  Placement placement;
-
-  std::array<std::int64_t, 3> strides() const {
-    if (placement.strides) return *placement.strides;
-    return {lengths[1] * lengths[2] * columns, lengths[2] * columns, columns};
-  }
-  std::int64_t rows() const { return lengths[0] * lengths[1] * lengths[2]; }
-  std::int64_t row_bytes() const { return columns * element_bytes; }
-  // Byte offset of a row, counted in contiguous order.
-  std::int64_t offset(std::int64_t row) const {
-    const auto s = strides();
-    const std::int64_t head = row % lengths[2];
-    const std::int64_t token = row / lengths[2] % lengths[1];
-    const std::int64_t batch = row / lengths[2] / lengths[1];
-    return (placement.before + batch * s[0] + token * s[1] + head * s[2]) * element_bytes;
-  }
-  std::int64_t bytes() const {
-    if (rows() == 0) return 0;
-    return offset(rows() - 1) + row_bytes() + placement.behind * element_bytes;
-  }
-};
-
 struct GpuTensor {
   Box box;
   DeviceBuffer buffer;
@@ -89,31 +59,15 @@ struct GpuTensor {
 
 template <class T>
 void upload(GpuTensor& tensor, const std::vector<T>& values) {
-  const Box& box = tensor.box;
-  std::vector<unsigned char> bytes(tensor.buffer.bytes(), 0xff);
-  const auto row_bytes = static_cast<std::size_t>(box.row_bytes());
-  for (std::int64_t row = 0; row < box.rows() && row_bytes > 0; ++row) {
-    std::memcpy(bytes.data() + box.offset(row), values.data() + row * box.columns, row_bytes);
-  }
+  const std::vector<unsigned char> bytes = placed(tensor.box, values);
   copy_to_device(tensor.buffer.data(), bytes.data(), bytes.size());
 }
 
-// The rows in contiguous order; *intact becomes false when a byte outside them is no longer 0xff.
 template <class T>
 std::vector<T> download(const GpuTensor& tensor, bool* intact) {
-  const Box& box = tensor.box;
   std::vector<unsigned char> bytes(tensor.buffer.bytes());
   copy_to_host(bytes.data(), tensor.buffer.data(), bytes.size());
-  std::vector<T> values(static_cast<std::size_t>(box.rows() * box.columns));
-  const auto row_bytes = static_cast<std::size_t>(box.row_bytes());
-  for (std::int64_t row = 0; row < box.rows(); ++row) {
-    unsigned char* at = bytes.data() + box.offset(row);
-    std::memcpy(values.data() + row * box.columns, at, row_bytes);
-    std::memset(at, 0xff, row_bytes);
-  }
-  *intact =
-      *intact && std::all_of(bytes.begin(), bytes.end(), [](unsigned char byte) { return byte == 0xff; });
-  return values;
+  return taken<T>(tensor.box, std::move(bytes), intact);
 }
 
 // A case with all it needs on the device, ready to be run any number of times.
@@ -146,28 +100,20 @@ inline void upload_inputs(GpuCase& g, const HostTensors& t) {
 inline GpuCase allocate(const Case& c) {
   const Problem& p = c.problem;
   const HostTensors& t = c.tensors;
-  const std::array<std::int64_t, 3> query_heads = {t.batch, t.queries, p.heads};
-  const std::array<std::int64_t, 3> query_groups = {t.batch, t.queries, p.kv_groups};
-  const std::array<std::int64_t, 3> key_groups = {t.batch, t.keys, p.kv_groups};
-  const std::int64_t length_tokens = p.has_topk_length ? t.queries : 0;
-  const Box lengths = {
-      {t.batch, length_tokens, t.length_per_group ? p.kv_groups : 1}, 1, 4, c.layout.topk_length};
-  const Box delta = {{t.batch, p.has_delta ? t.queries : 0, p.heads}, 1, 4, c.layout.delta};
-  const Box per_head = {{1, 1, p.has_sink ? p.heads : 0}, 1, 4, {}};
-  const std::int64_t d_kv_bytes = p.d_kv_type == DkvType::fp32 ? 4 : 2;
+  const Boxes x = boxes_of(p, t, c.layout);
   GpuCase g{.plan = create_plan(p, c.request, require_gpu().properties.ordinal),
-            .q = GpuTensor({query_heads, p.d_qk(), 2, c.layout.q}),
-            .kv = GpuTensor({key_groups, p.d_qk(), 2, c.layout.kv}),
-            .o = GpuTensor({query_heads, p.d_v, 2, c.layout.o}),
-            .d_o = GpuTensor({query_heads, p.d_v, 2, c.layout.d_o}),
-            .indices = GpuTensor({query_groups, t.topk, 4, c.layout.indices}),
-            .topk_length = GpuTensor(lengths),
-            .lse = GpuTensor({query_heads, 1, 4, c.layout.lse}),
-            .attn_sink = GpuTensor(per_head),
-            .delta = GpuTensor(delta),
-            .d_q = GpuTensor({query_heads, p.d_qk(), 2, c.layout.d_q}),
-            .d_kv = GpuTensor({key_groups, p.d_qk(), d_kv_bytes, c.layout.d_kv}),
-            .d_sink = GpuTensor(per_head),
+            .q = GpuTensor(x.q),
+            .kv = GpuTensor(x.kv),
+            .o = GpuTensor(x.o),
+            .d_o = GpuTensor(x.d_o),
+            .indices = GpuTensor(x.indices),
+            .topk_length = GpuTensor(x.topk_length),
+            .lse = GpuTensor(x.lse),
+            .attn_sink = GpuTensor(x.attn_sink),
+            .delta = GpuTensor(x.delta),
+            .d_q = GpuTensor(x.d_q),
+            .d_kv = GpuTensor(x.d_kv),
+            .d_sink = GpuTensor(x.d_sink),
             .workspace = {},
             .call = {}};
 
@@ -251,32 +197,6 @@ inline Case with_setting(Case c, const Setting& setting) {
   return c;
 }
 
-// Compiles what is not on disk yet in one process a core, since a compilation uses a single one. What fails
-// here fails again, with its reason, in the test that needs it.
-inline void compile_together(const Arch& arch, const std::vector<std::pair<Problem, ConfigRequest>>& wanted) {
-  const std::size_t processes =
-      std::min<std::size_t>(wanted.size(), std::max(1u, std::thread::hardware_concurrency()));
-  std::vector<pid_t> children;
-  for (std::size_t i = 0; i < processes; ++i) {
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child > 0) {
-      children.push_back(child);
-      continue;
-    }
-    for (std::size_t w = i; w < wanted.size(); w += processes) {
-      try {
-        const auto& [problem, request] = wanted[w];
-        prepare(problem, choose_config(problem, arch, request).config, arch);
-      } catch (const std::exception&) {
-        continue;
-      }
-    }
-    ::_exit(0);
-  }
-  for (const pid_t child : children) ::waitpid(child, nullptr, 0);
-}
-
 // The problems that a body runs, found by running it on the reference.
 inline std::vector<Problem> problems_of(CaseBody body) {
   std::vector<Problem> problems;
@@ -301,7 +221,7 @@ inline void compile_bodies_together(const Gpu& gpu, const std::vector<CaseBody>&
       }
     }
   }
-  compile_together(gpu.arch, wanted);
+  prepare_together(wanted, gpu.arch);
 }
 
 // Runs a body in every setting.

@@ -14,13 +14,13 @@ void check_cases(const std::vector<Case>& cases, Schedule schedule, const std::v
     const std::pair<Problem, ConfigRequest> pair = {c.problem, {.schedule = schedule}};
     if (std::find(wanted.begin(), wanted.end(), pair) == wanted.end()) wanted.push_back(pair);
   }
-  compile_together(gpu.arch, wanted);
+  prepare_together(wanted, gpu.arch);
   for (const Case& c : cases) {
     const Gradients want = backward(c.problem, c.tensors);
     for (const OrderRequest order : orders) {
       INFO(name(schedule) << ", order " << static_cast<int>(order));
       const Case forced = with_setting(c, {schedule, c.problem.heads_per_group(), order});
-      expect_matches(c, run_on_gpu(forced), want, bound_of(c));
+      expect_matches(c, run_on_gpu(forced), want, gradient_bound(c.problem, c.tensors));
     }
   }
 }

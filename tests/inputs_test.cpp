@@ -12,6 +12,7 @@
 #include "catch.h"
 #include "reference/half.h"
 #include "reference/random.h"
+#include "reference/reference.h"
 
 using namespace smla::core;
 using smla_test::Approx;
@@ -135,6 +136,49 @@ TEST_CASE("junk, holes, duplicates and dead rows occur in about the asked share"
   options.duplicate_share = 0.5;
   const auto lists = make_lists(problem, options, 9);
   REQUIRE(rows_below(lists.data(), 100, 500).size() < 85);
+}
+
+TEST_CASE("sorted lists hold the same entries as others, ascending") {
+  const Problem problem{.heads = 2};
+  InputOptions options = {.queries = 20, .keys = 50, .topk = 30, .junk_share = 0.2, .hole_share = 0.2};
+  std::vector<std::int32_t> lists = make_lists(problem, options, 5);
+  options.sorted_lists = true;
+  const std::vector<std::int32_t> sorted = make_lists(problem, options, 5);
+  REQUIRE(lists != sorted);
+  for (auto list = lists.begin(); list != lists.end(); list += 30) std::sort(list, list + 30);
+  REQUIRE(lists == sorted);
+}
+
+TEST_CASE("poison lies in rows that no entry names and in tokens whose lists are empty, and nowhere else") {
+  const Problem problem{.heads = 4, .kv_groups = 2, .has_delta = true};
+  const InputOptions options = {.queries = 8, .keys = 60, .topk = 5, .dead_share = 0.4};
+  const HostTensors clean = make_inputs(problem, options, 3);
+  HostTensors t = clean;
+  poison_unused(problem, t);
+  std::vector<bool> named(60 * 2);
+  std::int64_t dead = 0;
+  for (std::int64_t token = 0; token < 8; ++token) {
+    for (std::int64_t g = 0; g < 2; ++g) {
+      const auto rows = attended_rows(problem, t, 0, token, g);
+      for (const std::int32_t row : rows) named[static_cast<std::size_t>(row * 2 + g)] = true;
+      dead += rows.empty();
+      for (std::int64_t head = token * 4 + g * 2; head < token * 4 + g * 2 + 2; ++head) {
+        const auto at = static_cast<std::size_t>(head);
+        REQUIRE(std::isnan(t.lse[at]) == rows.empty());
+        REQUIRE(std::isnan(t.delta[at]) == rows.empty());
+        REQUIRE(std::isnan(bf16_to_float(t.o[at * 512 + 511])) == rows.empty());
+      }
+    }
+  }
+  REQUIRE(dead > 0);
+  REQUIRE(dead < 16);
+  for (std::size_t row = 0; row < named.size(); ++row) {
+    REQUIRE(std::isnan(bf16_to_float(t.kv[row * 576])) == !named[row]);
+    REQUIRE(std::isnan(bf16_to_float(t.kv[row * 576 + 575])) == !named[row]);
+  }
+  const Gradients want = backward(problem, clean), got = backward(problem, t);
+  REQUIRE(got.d_q == want.d_q);
+  REQUIRE(got.d_kv == want.d_kv);
 }
 
 TEST_CASE("lists come from a file of the right size, and any other is refused by name") {

@@ -6,15 +6,29 @@ namespace smla::core {
 namespace {
 
 OrderRequest parse_order(const std::string& text) {
-  if (text == "auto") return OrderRequest::automatic;
-  if (text == "caller") return OrderRequest::callers;
-  if (text == "sorted") return OrderRequest::sorted;
-  if (text == "throttled") return OrderRequest::sorted_throttled;
+  for (const OrderRequest order : {OrderRequest::automatic, OrderRequest::callers, OrderRequest::sorted,
+                                   OrderRequest::sorted_throttled}) {
+    if (text == name(order)) return order;
+  }
   fail(Status::invalid_argument,
        "--order = \"{}\" is not known; known are auto, caller, sorted and throttled", text);
 }
 
 }  // namespace
+
+std::string_view name(OrderRequest order) {
+  switch (order) {
+    case OrderRequest::automatic:
+      return "auto";
+    case OrderRequest::callers:
+      return "caller";
+    case OrderRequest::sorted:
+      return "sorted";
+    case OrderRequest::sorted_throttled:
+      return "throttled";
+  }
+  return "?";
+}
 
 void add_call_flags(CLI::App& app, InputOptions& inputs, std::optional<std::int64_t>& keys,
                     const std::string& default_keys, OrderRequest& order) {
@@ -36,8 +50,18 @@ void add_call_flags(CLI::App& app, InputOptions& inputs, std::optional<std::int6
   app.add_option("--list-file", inputs.list_file, "Index lists from a file: B S G topk little-endian int32")
       ->type_name("FILE")
       ->group(lengths);
-  app.add_option("--junk-share", inputs.junk_share, "Share of the entries that name no row")
-      ->capture_default_str()
+  const auto share = [&](const char* flag, double& target, const char* description) {
+    app.add_option(flag, target, description)->capture_default_str()->group(lengths);
+  };
+  share("--neighbour-share", inputs.neighbour_share,
+        "With --lists neighbours: the part that 64 tokens have in common");
+  share("--junk-share", inputs.junk_share, "Share of the entries that name no row");
+  share("--hole-share", inputs.hole_share, "Share of the entries that are -1");
+  share("--duplicate-share", inputs.duplicate_share, "Share of the entries that repeat another of their list");
+  share("--dead-share", inputs.dead_share, "Share of the lists that hold nothing but -1");
+  app.add_flag("--sorted-lists", inputs.sorted_lists, "Lists ascend")->group(lengths);
+  app.add_flag("--length-per-group", inputs.length_per_group,
+               "With --topk-length: a length a token and group, not one a token")
       ->group(lengths);
   app.add_option_function<std::string>(
          "--order", [&order](const std::string& text) { order = parse_order(text); },

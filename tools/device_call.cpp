@@ -9,10 +9,26 @@ namespace smla::core {
 namespace {
 
 template <class T>
-DeviceBuffer uploaded(const std::vector<T>& values, cuda::Stream stream) {
-  DeviceBuffer buffer(values.size() * sizeof(T));
-  if (!values.empty()) copy_to_device(buffer.data(), values.data(), buffer.bytes(), stream);
+DeviceBuffer uploaded(const Box& box, const std::vector<T>& values, cuda::Stream stream) {
+  DeviceBuffer buffer(static_cast<std::size_t>(box.bytes()));
+  if (buffer.bytes() == 0) return buffer;
+  if (box.fills_buffer()) {
+    copy_to_device(buffer.data(), values.data(), buffer.bytes(), stream);
+  } else {
+    copy_to_device(buffer.data(), placed(box, values).data(), buffer.bytes(), stream);
+  }
   return buffer;
+}
+
+DeviceBuffer poisoned(std::int64_t bytes, cuda::Stream stream) {
+  DeviceBuffer buffer(static_cast<std::size_t>(bytes));
+  if (buffer.bytes() > 0) fill(buffer.data(), 0xff, buffer.bytes(), stream);
+  return buffer;
+}
+
+Tensor view(const DeviceBuffer& buffer, const Box& box) {
+  if (buffer.bytes() == 0) return {nullptr, box.strides()};
+  return {static_cast<char*>(buffer.data()) + box.placement.before * box.element_bytes, box.strides()};
 }
 
 template <class T>
@@ -36,43 +52,51 @@ void add_device_forward(const Plan& plan, HostTensors& tensors, DeviceCall& d) {
 
 }  // namespace
 
-DeviceCall make_device_call(const Plan& plan, HostTensors& tensors, OrderRequest order) {
+DeviceCall make_device_call(const Plan& plan, HostTensors& tensors, OrderRequest order,
+                            const Layout& layout) {
   const Problem& p = plan.problem;
   DeviceCall d;
+  d.boxes = boxes_of(p, tensors, layout);
+  d.own_forward = tensors.lse.empty();
+  const Boxes& x = d.boxes;
   const cuda::Stream stream = d.stream.handle();
-  d.q = uploaded(tensors.q, stream);
-  d.kv = uploaded(tensors.kv, stream);
-  d.d_o = uploaded(tensors.d_o, stream);
-  d.indices = uploaded(tensors.indices, stream);
-  d.topk_length = uploaded(tensors.topk_length, stream);
-  d.attn_sink = uploaded(tensors.attn_sink, stream);
-  add_device_forward(plan, tensors, d);
-  d.delta = uploaded(tensors.delta, stream);
-  d.d_q = DeviceBuffer(d.q.bytes());
-  d.d_kv = DeviceBuffer(d.kv.bytes() * (p.d_kv_type == DkvType::fp32 ? 2 : 1));
-  d.d_sink = DeviceBuffer(d.attn_sink.bytes());
+  d.q = uploaded(x.q, tensors.q, stream);
+  d.kv = uploaded(x.kv, tensors.kv, stream);
+  d.d_o = uploaded(x.d_o, tensors.d_o, stream);
+  d.indices = uploaded(x.indices, tensors.indices, stream);
+  d.topk_length = uploaded(x.topk_length, tensors.topk_length, stream);
+  d.attn_sink = uploaded(x.attn_sink, tensors.attn_sink, stream);
+  if (d.own_forward) {
+    add_device_forward(plan, tensors, d);
+  } else {
+    d.o = uploaded(x.o, tensors.o, stream);
+    d.lse = uploaded(x.lse, tensors.lse, stream);
+  }
+  d.delta = uploaded(x.delta, tensors.delta, stream);
+  d.d_q = poisoned(x.d_q.bytes(), stream);
+  d.d_kv = poisoned(x.d_kv.bytes(), stream);
+  d.d_sink = poisoned(x.d_sink.bytes(), stream);
 
   Call& call = d.call;
   call.lengths = {tensors.batch, tensors.queries, tensors.keys, tensors.topk};
   call.order = order;
-  set_contiguous_strides(call, p);
-  if (!tensors.length_per_group) call.topk_length.strides = {tensors.queries, 1, 0};
-  call.q.data = d.q.data();
-  call.kv.data = d.kv.data();
-  call.o.data = d.o.data();
-  call.d_o.data = d.d_o.data();
-  call.indices.data = d.indices.data();
-  call.topk_length.data = d.topk_length.data();
-  call.lse.data = d.lse.data();
-  call.delta.data = d.delta.data();
+  call.q = view(d.q, x.q);
+  call.kv = view(d.kv, x.kv);
+  call.o = view(d.o, x.o);
+  call.d_o = view(d.d_o, x.d_o);
+  call.indices = view(d.indices, x.indices);
+  call.topk_length = view(d.topk_length, x.topk_length);
+  if (!tensors.length_per_group) call.topk_length.strides[2] = 0;
+  call.lse = view(d.lse, x.lse);
+  call.delta = view(d.delta, x.delta);
   call.attn_sink = d.attn_sink.data();
-  call.d_q.data = d.d_q.data();
-  call.d_kv.data = d.d_kv.data();
+  call.d_q = view(d.d_q, x.d_q);
+  call.d_kv = view(d.d_kv, x.d_kv);
   call.d_sink = d.d_sink.data();
   call.scale = tensors.scale;
   call.query_offset = tensors.query_offset;
   call.stream = stream;
-  d.workspace = DeviceBuffer(static_cast<std::size_t>(workspace_size(plan, call.lengths, order)));
+  d.workspace = poisoned(workspace_size(plan, call.lengths, order), stream);
   call.workspace = d.workspace.data();
   call.workspace_bytes = d.workspace.bytes();
   return d;

@@ -1,7 +1,5 @@
 #include "emulator/plan_on_cpu.h"
 
-#include <cstring>
-
 #include "arguments.cuh"
 #include "emulator/launch.h"
 #include "emulator/places.h"
@@ -20,10 +18,20 @@ using Access = GlobalBuffer::Access;
 constexpr int kSharedBytes = 227 * 1024;  // that a CTA may ask for on sm_90
 
 template <class T>
-GlobalBuffer input(const std::vector<T>& values, const char* name) {
-  GlobalBuffer buffer(values.size() * sizeof(T), name, Access::read_only);
-  buffer.fill(values.data(), buffer.bytes());
+GlobalBuffer input(const Box& box, const std::vector<T>& values, const char* name) {
+  const std::vector<unsigned char> bytes = placed(box, values);
+  GlobalBuffer buffer(bytes.size(), name, Access::read_only);
+  buffer.fill(bytes.data(), bytes.size());
   return buffer;
+}
+
+GlobalBuffer output(const Box& box, const char* name) {
+  return {static_cast<std::size_t>(box.bytes()), name, Access::read_write};
+}
+
+Tensor view(const GlobalBuffer& buffer, const Box& box) {
+  if (buffer.bytes() == 0) return {nullptr, box.strides()};
+  return {static_cast<char*>(buffer.data()) + box.placement.before * box.element_bytes, box.strides()};
 }
 
 // The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
@@ -67,69 +75,65 @@ struct Workspace {
   std::int64_t counters_at;
 };
 
-template <class T>
-double value_at(const GlobalBuffer& buffer, std::size_t i) {
-  T value;
-  std::memcpy(&value, static_cast<const char*>(buffer.data()) + i * sizeof(T), sizeof(T));
-  return static_cast<double>(value);
-}
-
-std::vector<double> operands(const GlobalBuffer& buffer, DType dtype) {
-  std::vector<double> values(buffer.bytes() / 2);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<double>(to_float(dtype, static_cast<const std::uint16_t*>(buffer.data())[i]));
-  }
-  return values;
-}
-
-std::vector<double> floats(const GlobalBuffer& buffer) {
-  std::vector<double> values(buffer.bytes() / 4);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value_at<float>(buffer, i);
+template <class T, class Widen>
+std::vector<double> widened(const GlobalBuffer& buffer, const Box& box, bool* intact, const Widen& widen) {
+  const auto* begin = static_cast<const unsigned char*>(buffer.data());
+  std::vector<double> values;
+  for (const T value : taken<T>(box, {begin, begin + buffer.bytes()}, intact)) values.push_back(widen(value));
   return values;
 }
 
 }  // namespace
 
-CpuCall make_cpu_call(const Problem& p, const HostTensors& t, OrderRequest order) {
+CpuCall make_cpu_call(const Problem& p, const HostTensors& t, OrderRequest order, const Layout& layout) {
   CpuCall c;
-  c.q = input(t.q, "q");
-  c.kv = input(t.kv, "kv");
-  c.o = input(t.o, "o");
-  c.d_o = input(t.d_o, "d_o");
-  c.indices = input(t.indices, "indices");
-  c.topk_length = input(t.topk_length, "topk_length");
-  c.lse = input(t.lse, "lse");
-  c.attn_sink = input(t.attn_sink, "attn_sink");
-  c.delta = input(t.delta, "delta");
-  c.d_q = GlobalBuffer(c.q.bytes(), "d_q", Access::read_write);
-  c.d_kv = GlobalBuffer(c.kv.bytes() * (p.d_kv_type == DkvType::fp32 ? 2 : 1), "d_kv", Access::read_write);
-  c.d_sink = GlobalBuffer(c.attn_sink.bytes(), "d_sink", Access::read_write);
+  c.boxes = boxes_of(p, t, layout);
+  const Boxes& x = c.boxes;
+  c.q = input(x.q, t.q, "q");
+  c.kv = input(x.kv, t.kv, "kv");
+  c.o = input(x.o, t.o, "o");
+  c.d_o = input(x.d_o, t.d_o, "d_o");
+  c.indices = input(x.indices, t.indices, "indices");
+  c.topk_length = input(x.topk_length, t.topk_length, "topk_length");
+  c.lse = input(x.lse, t.lse, "lse");
+  c.attn_sink = input(x.attn_sink, t.attn_sink, "attn_sink");
+  c.delta = input(x.delta, t.delta, "delta");
+  c.d_q = output(x.d_q, "d_q");
+  c.d_kv = output(x.d_kv, "d_kv");
+  c.d_sink = output(x.d_sink, "d_sink");
 
   Call& call = c.call;
   call.lengths = {t.batch, t.queries, t.keys, t.topk};
   call.order = order;
-  set_contiguous_strides(call, p);
-  if (!t.length_per_group) call.topk_length.strides = {t.queries, 1, 0};
-  call.q.data = c.q.data();
-  call.kv.data = c.kv.data();
-  call.o.data = c.o.data();
-  call.d_o.data = c.d_o.data();
-  call.indices.data = c.indices.data();
-  if (p.has_topk_length) call.topk_length.data = c.topk_length.data();
-  call.lse.data = c.lse.data();
-  if (p.has_delta) call.delta.data = c.delta.data();
-  if (p.has_sink) call.attn_sink = c.attn_sink.data();
-  call.d_q.data = c.d_q.data();
-  call.d_kv.data = c.d_kv.data();
-  if (p.has_sink) call.d_sink = c.d_sink.data();
+  call.q = view(c.q, x.q);
+  call.kv = view(c.kv, x.kv);
+  call.o = view(c.o, x.o);
+  call.d_o = view(c.d_o, x.d_o);
+  call.indices = view(c.indices, x.indices);
+  call.topk_length = view(c.topk_length, x.topk_length);
+  if (!t.length_per_group) call.topk_length.strides[2] = 0;
+  call.lse = view(c.lse, x.lse);
+  call.delta = view(c.delta, x.delta);
+  call.attn_sink = view(c.attn_sink, x.attn_sink).data;
+  call.d_q = view(c.d_q, x.d_q);
+  call.d_kv = view(c.d_kv, x.d_kv);
+  call.d_sink = view(c.d_sink, x.d_sink).data;
   call.scale = t.scale;
   call.query_offset = t.query_offset;
   return c;
 }
 
 CpuOutputs outputs_of(const Problem& p, const CpuCall& c) {
-  return {operands(c.d_q, p.dtype), p.d_kv_type == DkvType::fp32 ? floats(c.d_kv) : operands(c.d_kv, p.dtype),
-          floats(c.d_sink)};
+  CpuOutputs outputs;
+  bool* intact = &outputs.surroundings_intact;
+  const auto operand = [&p](std::uint16_t bits) { return static_cast<double>(to_float(p.dtype, bits)); };
+  const auto number = [](float value) { return static_cast<double>(value); };
+  outputs.d_q = widened<std::uint16_t>(c.d_q, c.boxes.d_q, intact, operand);
+  outputs.d_kv = p.d_kv_type == DkvType::fp32
+                     ? widened<float>(c.d_kv, c.boxes.d_kv, intact, number)
+                     : widened<std::uint16_t>(c.d_kv, c.boxes.d_kv, intact, operand);
+  outputs.d_sink = widened<float>(c.d_sink, c.boxes.d_sink, intact, number);
+  return outputs;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include "generator/kernel_source.h"
 #include "plan/call.h"
 #include "reference/host_tensors.h"
+#include "reference/layout.h"
 
 namespace smla::core::emulator {
 
@@ -21,16 +22,19 @@ struct CpuOptions {
 
 // Tensors of a call in buffers of exact size; outputs are NaN bits until they are written.
 struct CpuCall {
+  Boxes boxes;
   GlobalBuffer q, kv, o, d_o, indices, topk_length, lse, attn_sink, delta;
   GlobalBuffer d_q, d_kv, d_sink;
-  Call call;  // points into the buffers; contiguous
+  Call call;  // points into the buffers
 };
 
-CpuCall make_cpu_call(const Problem& problem, const HostTensors& tensors, OrderRequest order);
+CpuCall make_cpu_call(const Problem& problem, const HostTensors& tensors, OrderRequest order,
+                      const Layout& layout = {});
 
 // The outputs as numbers, in the shapes of the contract.
 struct CpuOutputs {
   std::vector<double> d_q, d_kv, d_sink;
+  bool surroundings_intact = true;  // what lies between and around the outputs is as it was
 };
 CpuOutputs outputs_of(const Problem& problem, const CpuCall& call);
 

@@ -165,9 +165,9 @@ void record(const Problem& problem, const Config& config, const Arch& arch) {
   }
 }
 
-std::string prewarm_line(const Problem& p, const Config& c, const Arch& arch) {
+std::string problem_flags(const Problem& p) {
   const Problem defaults;
-  std::string line = fmt::format("smla-prewarm --heads {}", p.heads);
+  std::string line = fmt::format("--heads {}", p.heads);
   if (p.kv_groups != defaults.kv_groups) line += fmt::format(" --kv-groups {}", p.kv_groups);
   if (p.d_v != defaults.d_v) line += fmt::format(" --d-v {}", p.d_v);
   if (p.d_tail != defaults.d_tail) line += fmt::format(" --d-tail {}", p.d_tail);
@@ -181,6 +181,11 @@ std::string prewarm_line(const Problem& p, const Config& c, const Arch& arch) {
   if (p.d_kv_type != defaults.d_kv_type) line += fmt::format(" --d-kv-type {}", name(p.d_kv_type));
   if (p.accumulate != defaults.accumulate) line += fmt::format(" --accumulate {}", name(p.accumulate));
   if (p.deterministic) line += " --deterministic";
+  return line;
+}
+
+std::string prewarm_line(const Problem& p, const Config& c, const Arch& arch) {
+  std::string line = "smla-prewarm " + problem_flags(p);
   if (choose_config(p, arch).config != c) {  // somebody forced it
     line += fmt::format(" --schedule {} --block-h {} --block-size {} --stages {} --threads {}",
                         name(c.schedule), c.block_h, c.block_size, c.stages, c.threads);

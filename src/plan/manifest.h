@@ -44,6 +44,9 @@ void add_to_manifest(const std::filesystem::path& file, const ManifestEntry& ent
 // add_to_manifest for the file that SMLA_RECORD names, if any; a failure is a warning, never an Error.
 void record(const Problem& problem, const Config& config, const Arch& arch);
 
+// The flags of the tools that spell a problem: what differs from the defaults, heads always.
+std::string problem_flags(const Problem& problem);
+
 // The smla-prewarm command that compiles exactly this: "smla-prewarm --heads 64 --causal --arch sm_90a".
 std::string prewarm_line(const Problem& problem, const Config& config, const Arch& arch);
 

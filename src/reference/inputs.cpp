@@ -140,6 +140,7 @@ std::vector<std::int32_t> make_lists(const Problem& p, const InputOptions& o, st
       const std::int64_t list = (g * o.batch + token / o.queries) * o.queries + token % o.queries;
       draw_list(o, token % o.queries, list, key, out);
       spoil_list(o, list, seed, out);
+      if (o.sorted_lists) std::sort(out, out + o.topk);
     }
   });
   return indices;
@@ -178,6 +179,29 @@ HostTensors make_inputs(const Problem& p, const InputOptions& o, std::uint64_t s
   }
   if (o.with_forward) add_forward(p, t);
   return t;
+}
+
+void poison_unused(const Problem& p, HostTensors& t) {
+  const std::uint16_t nan = to_operand(p.dtype, std::numeric_limits<double>::quiet_NaN());
+  std::vector<bool> named(static_cast<std::size_t>(t.batch * t.keys * p.kv_groups), false);
+  for (std::int64_t row = 0; row < t.batch * t.queries * p.kv_groups; ++row) {
+    const std::int64_t g = row % p.kv_groups, token = row / p.kv_groups, b = token / t.queries;
+    const std::vector<std::int32_t> list = attended_rows(p, t, b, token % t.queries, g);
+    for (const std::int32_t key : list) {
+      named[static_cast<std::size_t>((b * t.keys + key) * p.kv_groups + g)] = true;
+    }
+    if (!list.empty()) continue;
+    const std::int64_t first = token * p.heads + g * p.heads_per_group();
+    for (std::int64_t head = first; head < first + p.heads_per_group(); ++head) {
+      const auto at = static_cast<std::size_t>(head);
+      t.lse[at] = std::numeric_limits<float>::quiet_NaN();
+      if (p.has_delta) t.delta[at] = std::numeric_limits<float>::quiet_NaN();
+      std::fill_n(t.o.begin() + head * p.d_v, p.d_v, nan);
+    }
+  }
+  for (std::size_t row = 0; row < named.size(); ++row) {
+    if (!named[row]) std::fill_n(t.kv.begin() + static_cast<std::ptrdiff_t>(row) * p.d_qk(), p.d_qk(), nan);
+  }
 }
 
 void add_forward(const Problem& p, HostTensors& t) {

@@ -36,6 +36,7 @@ struct InputOptions {
   double hole_share = 0;       // of the entries, replaced by -1
   double duplicate_share = 0;  // of the entries, replaced by another entry of the same list
   double dead_share = 0;       // of the lists, all of whose entries become -1
+  bool sorted_lists = false;   // each list ascending, what names no row at its ends
 
   bool length_per_group =
       false;  // with has_topk_length: [B, S, G], each random in [-topk / 4, topk + topk / 4]
@@ -55,6 +56,10 @@ HostTensors make_inputs(const Problem& problem, const InputOptions& options, std
 
 // The index lists alone, [B, S, G, topk].
 std::vector<std::int32_t> make_lists(const Problem& problem, const InputOptions& options, std::uint64_t seed);
+
+// Puts NaN wherever the contract says that values do not matter: rows of kv that no valid entry names, and o,
+// lse and delta of tokens whose lists name nothing.
+void poison_unused(const Problem& problem, HostTensors& tensors);
 
 // Fills o and lse, and delta with has_delta, as a forward on these inputs would have saved them.
 void add_forward(const Problem& problem, HostTensors& tensors);
