@@ -115,6 +115,13 @@ class Gen(Case):
         for schedule in schedules:
             self.assertIn(schedule["note"], text)
 
+    def test_the_readme_holds_the_table_that_the_rules_write(self):
+        with open(os.path.join(os.path.dirname(__file__), "..", "README.md"), encoding="utf-8") as file:
+            block = file.read().split("<!-- smla-gen --list --markdown: a test compares -->\n")[1].split("<!-- end -->")[0]
+        self.assertEqual(block, self.answered("smla-gen", "--list", "--markdown"),
+                         "paste the output of smla-gen --list --markdown into README.md")
+        self.refused(USAGE, "--list", "smla-gen", "--markdown")
+
     def test_heads_are_required(self):
         self.refused(USAGE, "--heads is missing", "smla-gen")
         self.refused(USAGE, "heads = 0 must be at least 1", "smla-gen", "--heads", 0)

@@ -6,18 +6,12 @@
 #include "plan/launches.h"
 
 namespace smla::core {
-Json schedule_json(const ScheduleFacts& f) {
-  return {{"schedule", name(f.schedule)},
-          {"archs", f.archs},
-          {"heads", f.heads},
-          {"d_v", f.d_v},
-          {"d_tail", f.d_tail},
-          {"dtypes", f.dtypes},
-          {"block_h", f.block_h},
-          {"block_size", f.block_size},
-          {"stages", f.stages},
-          {"threads", f.threads},
-          {"note", f.note}};
+
+Json schedule_json(const ScheduleFacts& schedule) {
+  Json json = {{"schedule", name(schedule.schedule)}};
+  for (const Fact& fact : schedule.facts) json[fact.field] = fact.values;
+  json["note"] = schedule.note;
+  return json;
 }
 
 std::string kernels_text(const KernelSource& source, const Cubin& cubin) {

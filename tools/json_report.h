@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/cubin.h"
-#include "config/config.h"
+#include "config/facts.h"
 #include "generator/kernel_source.h"
 #include "plan/json.h"
 
@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 // What plan/json.h's kernels_json says, for people: a table with one line a kernel.
 std::string kernels_text(const KernelSource& source, const Cubin& cubin);
 
-Json schedule_json(const ScheduleFacts& facts);
+Json schedule_json(const ScheduleFacts& schedule);
 
 // Two spaces a level and a newline at the end. Text that is no UTF-8 (a path can be) is printed with
 // replacements.

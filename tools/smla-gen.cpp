@@ -5,12 +5,14 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "answer.h"
 #include "compile_time.h"
 #include "compiler/compiler.h"
 #include "config/arch.h"
 #include "config/config.h"
+#include "config/facts.h"
 #include "disassembler.h"
 #include "generator/generator.h"
 #include "json_report.h"
@@ -31,6 +33,7 @@ struct Options {
   Emit emit = Emit::source;
   bool json = false;
   bool list = false;
+  bool markdown = false;
 };
 
 constexpr const char* kExamples =
@@ -52,20 +55,36 @@ Emit parse_emit(const std::string& text) {
 
 std::string schedules_text() {
   std::string text;
-  for (const ScheduleFacts& f : schedule_facts()) {
-    text += fmt::format(
-        "{}\n  archs       {}\n  heads       {}\n  d_v         {}\n  d_tail      {}\n  dtypes      {}\n"
-        "  block_h     {}\n  block_size  {}\n  stages      {}\n  threads     {}\n  {}\n",
-        name(f.schedule), f.archs, f.heads, f.d_v, f.d_tail, f.dtypes, f.block_h, f.block_size, f.stages,
-        f.threads, f.note);
+  for (const ScheduleFacts& schedule : schedule_facts()) {
+    text += fmt::format("{}\n", name(schedule.schedule));
+    for (const Fact& fact : schedule.facts) text += fmt::format("  {:<11} {}\n", fact.field, fact.values);
+    text += fmt::format("  {}\n", schedule.note);
   }
   return text;
 }
 
-std::string list_schedules(bool json) {
-  if (!json) return schedules_text();
+// A row a fact, a column a schedule: the README's.
+std::string schedules_markdown() {
+  const std::vector<ScheduleFacts> schedules = schedule_facts();
+  std::string text = "| schedule |", line = "|---|";
+  for (const ScheduleFacts& schedule : schedules) {
+    text += fmt::format(" `{}` |", name(schedule.schedule));
+    line += "---|";
+  }
+  text += "\n" + line + "\n";
+  for (std::size_t row = 0; row < schedules.front().facts.size(); ++row) {
+    text += fmt::format("| `{}` |", schedules.front().facts[row].field);
+    for (const ScheduleFacts& schedule : schedules) text += fmt::format(" {} |", schedule.facts[row].values);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string list_schedules(const Options& options) {
+  if (options.markdown) return schedules_markdown();
+  if (!options.json) return schedules_text();
   Json schedules = Json::array();
-  for (const ScheduleFacts& facts : schedule_facts()) schedules.push_back(schedule_json(facts));
+  for (const ScheduleFacts& schedule : schedule_facts()) schedules.push_back(schedule_json(schedule));
   return printed({{"schedules", schedules}});
 }
 
@@ -103,7 +122,7 @@ void refuse_binary_on_terminal(const Options& options) {
 
 ExitCode generate_and_emit(const Options& options) {
   if (options.list) {
-    write_answer(options.out, list_schedules(options.json));
+    write_answer(options.out, list_schedules(options));
     return ExitCode::ok;
   }
   if (options.flags.problem.heads == 0) {
@@ -164,7 +183,8 @@ int main(int argc, char** argv) {
       ->default_str("source");
   app.add_option("--out", options.out, "File to write instead of stdout (-)")->type_name("FILE");
   app.add_flag("--json", options.json, "Compile, and print choices and resources as one JSON object");
-  app.add_flag("--list", options.list, "Name the schedules and what each supports");
+  CLI::Option* list = app.add_flag("--list", options.list, "Name the schedules and what each supports");
+  app.add_flag("--markdown", options.markdown, "With --list: as the table in README.md")->needs(list);
   describe_tool(app, kExamples,
                 {ExitCode::internal, ExitCode::usage, ExitCode::not_supported, ExitCode::no_compiler,
                  ExitCode::compile_failed, ExitCode::no_disassembler, ExitCode::output});

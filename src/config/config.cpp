@@ -70,8 +70,4 @@ Schedule parse_schedule(std::string_view text) {
   fail(Status::invalid_argument, "schedule = \"{}\" is not known; known are cp_async and wgmma", text);
 }
 
-std::vector<ScheduleFacts> schedule_facts() {
-  return {cp_async_facts(), wgmma_facts()};
-}
-
 }  // namespace smla::core

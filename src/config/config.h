@@ -73,11 +73,4 @@ std::string canonical_name(const Config& config);
 std::string_view name(Schedule schedule);
 Schedule parse_schedule(std::string_view text);
 
-// One line a schedule for people: what it supports. `smla-gen --list` and the README's table come from here.
-struct ScheduleFacts {
-  Schedule schedule;
-  std::string archs, heads, d_v, d_tail, dtypes, block_h, block_size, stages, threads, note;
-};
-std::vector<ScheduleFacts> schedule_facts();
-
 }  // namespace smla::core

@@ -170,21 +170,4 @@ Choice choose_cp_async(const Problem& problem, const Arch& arch, const ConfigReq
   return choice;
 }
 
-ScheduleFacts cp_async_facts() {
-  return {.schedule = Schedule::cp_async,
-          .archs = "sm_80 and later",
-          .heads = "1 to 128, multiples of 64 above; any divisor as kv_groups",
-          .d_v = "512",
-          .d_tail = "64, 0",
-          .dtypes = "bf16, fp16",
-          .block_h = "16, 32, 64",
-          .block_size = "16, 32, 64",
-          .stages = "1 to 8",
-          .threads = "128 (block_h 16, 32), 256",
-          .note =
-              "one CTA a token and head block, mma.sync; what does not fit the shared memory gives up "
-              "stages, then "
-              "block_size, then block_h"};
-}
-
 }  // namespace smla::core

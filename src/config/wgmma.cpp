@@ -81,21 +81,4 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
   return choice;
 }
 
-ScheduleFacts wgmma_facts() {
-  return {.schedule = Schedule::wgmma,
-          .archs = "sm_90a",
-          .heads = "any",
-          .d_v = "512",
-          .d_tail = "64, 0",
-          .dtypes = "bf16, fp16",
-          .block_h = "8, 16, 32, 64",
-          .block_size = "64",
-          .stages = "1",
-          .threads = "384",
-          .note =
-              "one CTA 64 heads, of one token or of 2, 4 or 8 neighbours that share the union of their "
-              "lists, three "
-              "warpgroups; long contexts are swept in row order by all CTAs together (list pre-pass)"};
-}
-
 }  // namespace smla::core

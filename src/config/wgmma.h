@@ -1,6 +1,8 @@
 // The rule of schedule wgmma: 64 heads a CTA on Hopper, of one token or of several neighbours.
 #pragma once
 
+#include <string_view>
+
 #include "config/config.h"
 
 namespace smla::core {
@@ -12,6 +14,8 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
 // q, d_o and 64 kv rows in panels of 64 columns, P and dS, row offsets and barriers.
 int wgmma_shared_bytes(const Problem& problem);
 
-ScheduleFacts wgmma_facts();
+inline constexpr std::string_view kWgmmaNote =
+    "one CTA 64 heads, of one token or of 2, 4 or 8 neighbours that share the union of their lists, three "
+    "warpgroups; long contexts are swept in row order by all CTAs together (list pre-pass)";
 
 }  // namespace smla::core
