@@ -63,7 +63,7 @@ void give(const fs::path& path, unsigned user) {
 
 }  // namespace
 
-TEST_CASE("the directory is SMLA_CACHE_DIR's, else XDG's, else HOME's, and private") {
+TEST_CASE("C48: the directory is SMLA_CACHE_DIR's, else XDG's, else HOME's, and private") {
   const TemporaryDirectory root;
   const std::string home = root.path() / "home", xdg = root.path() / "xdg",
                     named = root.path() / "named" / "deep";
@@ -78,7 +78,7 @@ TEST_CASE("the directory is SMLA_CACHE_DIR's, else XDG's, else HOME's, and priva
   REQUIRE(chosen({{"HOME", home}, {"SMLA_CACHE_DIR", ""}}) == home + "/.cache/smla|0|");
 }
 
-TEST_CASE("without any directory kernels stay in memory, and one message names the variable") {
+TEST_CASE("C48: without any directory kernels stay in memory, and one message names the variable") {
   const auto answer = chosen({});
   REQUIRE_THAT(answer, contains("-|1|smla: compiled kernels are kept in memory only"));
   REQUIRE_THAT(answer, contains("SMLA_CACHE_DIR"));
@@ -89,7 +89,8 @@ TEST_CASE("without any directory kernels stay in memory, and one message names t
                contains("-|1|") && contains("there is a file of that name"));
 }
 
-TEST_CASE("a found directory that others can write is refused, one named on purpose is used with a warning") {
+TEST_CASE(
+    "C49: a found directory that others can write is refused, one named on purpose is used with a warning") {
   const TemporaryDirectory xdg;
   const fs::path directory = xdg.path() / "smla";
   fs::create_directory(directory);
@@ -109,7 +110,7 @@ TEST_CASE("a found directory that others can write is refused, one named on purp
   REQUIRE(chosen({{"XDG_CACHE_HOME", xdg.path()}}) == directory.string() + "|0|");
 }
 
-TEST_CASE("a found directory of another user is refused, one named on purpose is used with a warning") {
+TEST_CASE("C49: a found directory of another user is refused, one named on purpose is used with a warning") {
   if (geteuid() != 0) SKIP("only root may give a directory away");
   const TemporaryDirectory xdg;
   const fs::path directory = xdg.path() / "smla";
@@ -126,7 +127,7 @@ TEST_CASE("a found directory of another user is refused, one named on purpose is
   REQUIRE_THAT(chosen({{"XDG_CACHE_HOME", xdg.path()}}, kNobody), contains("-|1|"));
 }
 
-TEST_CASE("a directory that cannot be made or written leaves kernels in memory, with one message") {
+TEST_CASE("C48: a directory that cannot be made or written leaves kernels in memory, with one message") {
   if (geteuid() != 0) SKIP("only root may become another user");
   const TemporaryDirectory root;
   set_mode(root.path(), 0755);

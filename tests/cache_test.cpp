@@ -80,7 +80,7 @@ TEST_CASE("a kernel is built once, stored as one file, and found by the next pro
   REQUIRE((facts.st_mode & 0777) == 0700);
 }
 
-TEST_CASE("a change of source, option or compiler is a new entry, and its return a hit") {
+TEST_CASE("C45: a change of source, option or compiler is a new entry, and its return a hit") {
   const TemporaryDirectory directory;
   const auto directories = user_directory(directory.path());
   Builder builder;
@@ -97,7 +97,7 @@ TEST_CASE("a change of source, option or compiler is a new entry, and its return
   REQUIRE(names_in(directory.path()).size() == 4);
 }
 
-TEST_CASE("a truncated, foreign or corrupt entry is one warning, rebuilt and replaced") {
+TEST_CASE("C43: a truncated, foreign or corrupt entry is one warning, rebuilt and replaced") {
   const TemporaryDirectory directory;
   const auto directories = user_directory(directory.path());
   const auto key = key_of("kernel");
@@ -219,7 +219,7 @@ TEST_CASE("threads of a process share one build, and its failure") {
   REQUIRE(builds == 1);
 }
 
-TEST_CASE("16 processes with a cold shared directory build a kernel once a round") {
+TEST_CASE("C41: 16 processes with a cold shared directory build a kernel once a round") {
   constexpr int kProcesses = 16, kRounds = 20;
   const TemporaryDirectory directory, tally;
   const auto directories = user_directory(directory.path());
@@ -320,7 +320,7 @@ TEST_CASE("a waiter takes over when the holder is killed, and builds anyway when
   REQUIRE(find(directories, key).has_value());
 }
 
-TEST_CASE("TMPDIR on another file system plays no part") {
+TEST_CASE("C50: TMPDIR on another file system plays no part") {
   const TemporaryDirectory directory, elsewhere("/dev/shm");
   const auto directories = user_directory(directory.path());
   const auto child = in_child([&]() -> std::string {

@@ -113,33 +113,48 @@ inline void scale_is_an_argument(const Executor& run, int heads) {
   run_and_compare(run, c);
 }
 
-inline void extreme_logits(const Executor& run, int heads) {
-  Case c{.problem = plain_problem(heads)};
+// P is 1 at one key, so that d_q is a difference of equal sums.
+inline Case one_hot_case(const Problem& problem) {
+  Case c{.problem = problem};
   c.tensors = make_inputs(c.problem, {.queries = 6, .keys = 300, .topk = 200, .q_rms = 200}, 6);
-  run_and_compare_coarsely(run, c);  // P is 1 at one key, so that d_q is a difference of equal sums
+  return c;
 }
 
 // The opposite sign of every key's logit, 600 and -600, in one list.
-inline void logits_of_600(const Executor& run, int heads) {
-  Case c{.problem = plain_problem(heads)};
+inline Case case_of_logits_of_600(const Problem& problem) {
+  Case c{.problem = problem};
   c.tensors =
       make_inputs(c.problem, {.queries = 3, .keys = 130, .topk = 130, .scale = 1, .with_forward = false}, 7);
-  const auto heads_size = static_cast<std::size_t>(heads) * 576;
+  const auto number = [&](double value) { return to_operand(problem.dtype, value); };
+  const auto heads_size = static_cast<std::size_t>(problem.heads) * 576;
   for (std::size_t i = 0; i < c.tensors.q.size(); ++i) {
-    c.tensors.q[i] = i % 576 == 575 ? to_bf16(i / heads_size == 0 ? 600 : -600) : std::uint16_t{0};
+    c.tensors.q[i] = i % 576 == 575 ? number(i / heads_size == 0 ? 600 : -600) : std::uint16_t{0};
   }
-  for (std::size_t row = 0; row < 130; ++row) c.tensors.kv[row * 576 + 575] = to_bf16(row % 2 == 0 ? 1 : -1);
+  for (std::size_t row = 0; row < 130; ++row) c.tensors.kv[row * 576 + 575] = number(row % 2 == 0 ? 1 : -1);
   add_forward(c.problem, c.tensors);
+  return c;
+}
+
+inline Case case_of_equal_keys(const Problem& problem) {
+  Case c{.problem = problem};
+  c.tensors = make_inputs(c.problem, {.queries = 3, .keys = 130, .topk = 130, .with_forward = false}, 8);
+  for (std::size_t i = 576; i < c.tensors.kv.size(); ++i) c.tensors.kv[i] = c.tensors.kv[i % 576];
+  add_forward(c.problem, c.tensors);
+  return c;
+}
+
+inline void extreme_logits(const Executor& run, int heads) {
+  run_and_compare_coarsely(run, one_hot_case(plain_problem(heads)));
+}
+
+inline void logits_of_600(const Executor& run, int heads) {
+  const Case c = case_of_logits_of_600(plain_problem(heads));
   REQUIRE(c.tensors.lse[0] > 600);
   run_and_compare_coarsely(run, c);
 }
 
 inline void equal_keys(const Executor& run, int heads) {
-  Case c{.problem = plain_problem(heads)};
-  c.tensors = make_inputs(c.problem, {.queries = 3, .keys = 130, .topk = 130, .with_forward = false}, 8);
-  for (std::size_t i = 576; i < c.tensors.kv.size(); ++i) c.tensors.kv[i] = c.tensors.kv[i % 576];
-  add_forward(c.problem, c.tensors);
-  run_and_compare_coarsely(run, c);
+  run_and_compare_coarsely(run, case_of_equal_keys(plain_problem(heads)));
 }
 
 inline void small_and_large_d_o(const Executor& run, int heads) {

@@ -189,7 +189,7 @@ TEST_CASE("NVRTC is looked for in a fixed order") {
   }
 }
 
-TEST_CASE("an NVRTC too old for an arch is named with its path, its version and the arch") {
+TEST_CASE("C52: an NVRTC too old for an arch is named with its path, its version and the arch") {
   const auto message =
       error_with_nvrtc(SMLA_FAKE_NVRTC, [] { compile(spilling_source(), parse_arch("sm_90a")); });
   REQUIRE_THAT(message, contains("no compiler|"));
@@ -303,7 +303,7 @@ TEST_CASE("an NVRTC without its built-in headers is no compiler") {
              contains("no compiler: ") && contains("libnvrtc-builtins.so.11.8: they belong beside it"));
 }
 
-TEST_CASE("an arch that this NVRTC does not know is refused with those it knows") {
+TEST_CASE("C52: an arch that this NVRTC does not know is refused with those it knows") {
   require_nvrtc();
   try {
     compile(spilling_source(), Arch{250, true});

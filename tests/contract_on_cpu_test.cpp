@@ -1,39 +1,12 @@
 // The cases of the contract on the emulator: every body in both schedules, with the layouts that it asks for.
-#include <map>
-#include <memory>
-#include <string>
-
 #include "cases_of_layouts.h"
 #include "cases_of_lists.h"
 #include "cases_of_numbers.h"
-#include "cpu_kernels.h"
+#include "cpu_call.h"
 
 using namespace smla_test;
 
 namespace {
-
-// Cases share problems: each is compiled once.
-const CpuSubject& subject_of(const Case& c, const Arch& arch) {
-  static std::map<std::string, std::unique_ptr<CpuSubject>> known;
-  const Config config = choose_config(c.problem, arch, c.request).config;
-  std::unique_ptr<CpuSubject>& subject = known[canonical_name(c.problem) + canonical_name(config)];
-  if (!subject) subject = std::make_unique<CpuSubject>(c.problem, config, generate(c.problem, config));
-  return *subject;
-}
-
-Outputs run_on_emulator(const Case& c, const Arch& arch, std::uint64_t seed) {
-  const emulator::CpuCall call = emulator::make_cpu_call(c.problem, c.tensors, c.order, c.layout);
-  const CpuSubject& subject = subject_of(c, arch);
-  const emulator::Report report =
-      emulator::run_on_cpu(subject.source, *subject.kernels, c.problem, subject.config, call.call,
-                           {.seed = seed, .virtual_sms = 2, .step_limit = 50'000'000});
-  INFO(subject.source.name << ", seed " << seed << "\n" << emulator::describe(report));
-  REQUIRE(report.clean());
-  const emulator::CpuOutputs got = emulator::outputs_of(c.problem, call);
-  Outputs outputs = rounded(c.problem, {got.d_q, got.d_kv, got.d_sink});  // exact: they are of these types
-  outputs.surroundings_intact = got.surroundings_intact;
-  return outputs;
-}
 
 void check_on_emulator(CaseBody body) {
   require_host_compiler();

@@ -96,12 +96,12 @@ inline void upload_inputs(GpuCase& g, const HostTensors& t) {
   upload(g.delta, t.delta);
 }
 
-// Buffers and call of a case; inputs are still NaN.
-inline GpuCase allocate(const Case& c) {
+// Buffers on the current device and a call of a plan of `device`; inputs are still NaN.
+inline GpuCase allocate(const Case& c, int device = 0) {
   const Problem& p = c.problem;
   const HostTensors& t = c.tensors;
   const Boxes x = boxes_of(p, t, c.layout);
-  GpuCase g{.plan = create_plan(p, c.request, require_gpu().properties.ordinal),
+  GpuCase g{.plan = create_plan(p, c.request, device),
             .q = GpuTensor(x.q),
             .kv = GpuTensor(x.kv),
             .o = GpuTensor(x.o),
@@ -161,6 +161,21 @@ inline Outputs run_on_gpu(const Case& c) {
   run(*g.plan, g.call);
   synchronize(g.call.stream);
   return download(g);
+}
+
+// A case whose o and lse no forward made: for what does not look at their values, at lengths where the
+// reference's forward would take long. lse is that of `keys` equal logits.
+inline Case unforwarded_case(const Problem& problem, InputOptions options, std::uint64_t seed) {
+  options.with_forward = false;
+  Case c{.problem = problem, .tensors = make_inputs(problem, options, seed)};
+  c.tensors.o = c.tensors.d_o;
+  const auto rows = static_cast<std::size_t>(options.batch * options.queries * problem.heads);
+  c.tensors.lse.assign(rows, std::log2(static_cast<float>(options.topk)) + 1);
+  return c;
+}
+
+inline char* bytes_of(const DeviceBuffer& buffer) {
+  return static_cast<char*>(buffer.data());
 }
 
 // A way to run a case: which schedule, of how many heads a kv group, in which order of the lists.

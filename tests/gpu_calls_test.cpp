@@ -46,21 +46,6 @@ std::vector<Schedule> schedules() {
   return all;
 }
 
-// A case whose o and lse no forward made: for what does not look at their values, at lengths where the
-// reference's forward would take long. lse is that of `keys` equal logits.
-Case unforwarded_case(const Problem& problem, InputOptions options, std::uint64_t seed) {
-  options.with_forward = false;
-  Case c{.problem = problem, .tensors = make_inputs(problem, options, seed)};
-  c.tensors.o = c.tensors.d_o;
-  const auto rows = static_cast<std::size_t>(options.batch * options.queries * problem.heads);
-  c.tensors.lse.assign(rows, std::log2(static_cast<float>(options.topk)) + 1);
-  return c;
-}
-
-char* bytes_of(const DeviceBuffer& buffer) {
-  return static_cast<char*>(buffer.data());
-}
-
 template <class T>
 void copy_rows(const DeviceBuffer& to, std::int64_t first_row, std::int64_t row_bytes,
                const std::vector<T>& rows) {
@@ -215,7 +200,7 @@ TEST_CASE("C29: d_q repeats bit for bit in the caller's order, and d_kv to round
   }
 }
 
-TEST_CASE("C31: entries beyond topk_length cost next to nothing", "[gpu]") {
+TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, cost next to nothing", "[gpu]") {
   for (const Setting& setting : settings_of_64_heads()) {
     INFO(describe(setting));
     Case c = unforwarded_case({.heads = 64, .has_topk_length = true},
@@ -238,8 +223,15 @@ TEST_CASE("C31: entries beyond topk_length cost next to nothing", "[gpu]") {
     };
     const float short_lists = fastest(64);
     const float full_lists = fastest(2048);
-    INFO("64 entries " << short_lists << " ms, 2048 entries " << full_lists << " ms");
+    for (std::size_t i = 0; i < c.tensors.indices.size(); ++i) {
+      if (i % 2048 >= 64) c.tensors.indices[i] = -1;
+    }
+    upload(g.indices, c.tensors.indices);
+    const float padded_lists = fastest(2048);
+    INFO("64 entries " << short_lists << " ms, 64 and 1984 of -1 " << padded_lists << " ms, 2048 entries "
+                       << full_lists << " ms");
     REQUIRE(short_lists * 10 <= full_lists);
+    REQUIRE(padded_lists * 10 <= full_lists);
   }
 }
 

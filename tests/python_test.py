@@ -142,11 +142,11 @@ class Loading(unittest.TestCase):
         return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                               env={**os.environ, "PYTHONPATH": os.path.join(SOURCE, "tools", "python"), **changes})
 
-    def test_importing_opens_no_library(self):
+    def test_C55_importing_opens_no_library(self):
         result = self.run_python("import smla; print('libsmla' in open('/proc/self/maps').read())")
         self.assertEqual(result.stdout, "False\n", result.stderr)
 
-    def test_loading_opens_no_driver(self):
+    def test_C55_loading_opens_no_driver(self):
         result = self.run_python("import smla; print(smla.version()); maps = open('/proc/self/maps').read()\n"
                                  "print('libsmla' in maps, 'libcuda' in maps)")
         self.assertRegex(result.stdout, r"^\d+\.\d+\.\d+\nTrue False\n$", result.stderr)
@@ -166,7 +166,7 @@ class Refusals(unittest.TestCase):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
-    def test_64_bit_indices_are_refused_with_the_conversion(self):
+    def test_C35_64_bit_indices_are_refused_with_the_conversion(self):
         self.refused(TypeError, ("indices", "int64", "indices.int()"), indices=FakeTensor((1, 4, 1, 8), torch.int64))
 
     def test_a_tensor_of_another_shape_type_or_device_is_named(self):

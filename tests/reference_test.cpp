@@ -200,7 +200,7 @@ TEST_CASE("without has_delta, delta is that of the saved o") {
   REQUIRE(difference(backward(brought, t).d_q, computed.d_q).relative_l2 > 1e-2);
 }
 
-TEST_CASE("dead rows give exact zeros whatever lse and o hold") {
+TEST_CASE("C4: dead rows give exact zeros whatever lse and o hold") {
   Problem p{.heads = 2, .has_sink = true};
   HostTensors t = make_inputs(p, {.queries = 3, .keys = 5, .topk = 4}, 6);
   const auto nan = std::numeric_limits<float>::quiet_NaN();
