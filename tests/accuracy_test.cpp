@@ -1,5 +1,5 @@
-// The table of measured errors: inputs and types against schedules, printed as Markdown. On the emulator it is
-// of small calls, on a GPU of calls with lists of 2048 entries.
+// The table of measured errors: inputs and types against schedules, printed as Markdown. On the emulator it
+// is of small calls, on a GPU of calls with lists of 2048 entries.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -34,13 +34,13 @@ std::string shape(const HostTensors& t) {
   return fmt::format("S {}, S_kv {}, topk {}", t.queries, t.keys, t.topk);
 }
 
-// dS is about scale / topk * |d_o . v|. Where that is below fp16's normal numbers its rounding is coarser than
-// the contract's bound, and so the contract's range of d_o ends.
+// dS is about scale / topk * |d_o . v|. Where that is below fp16's normal numbers its rounding is coarser
+// than the contract's bound, and so the contract's range of d_o ends.
 Row random_row(const Problem& problem, const Size& size, double d_o_rms) {
   Row row{.input = "", .c = {.problem = problem}, .bound = accuracy_bound(problem.dtype)};
   HostTensors& t = row.c.tensors;
-  t = make_inputs(
-      problem, {.queries = size.queries, .keys = size.keys, .topk = size.topk, .d_o_rms = d_o_rms}, 31);
+  t = make_inputs(problem,
+                  {.queries = size.queries, .keys = size.keys, .topk = size.topk, .d_o_rms = d_o_rms}, 31);
   row.input = fmt::format("random, d_o {:.0e}, {}", d_o_rms, shape(t));
   const double d_s = static_cast<double>(t.scale) / static_cast<double>(t.topk) * d_o_rms *
                      std::sqrt(static_cast<double>(problem.d_v));
@@ -54,8 +54,8 @@ std::vector<Row> rows_of(const Problem& problem, const Size& size) {
     rows.push_back(random_row(problem, size, rms));
   }
   const auto coarse = [&](const char* input, Case c) {
-    rows.push_back({fmt::format("{}, {}", input, shape(c.tensors)), std::move(c),
-                    single_rounding_bound(problem.dtype)});
+    rows.push_back(
+        {fmt::format("{}, {}", input, shape(c.tensors)), std::move(c), single_rounding_bound(problem.dtype)});
   };
   coarse("logits of 600 and -600", case_of_logits_of_600(problem));
   coarse("one-hot P", one_hot_case(problem));
@@ -83,10 +83,10 @@ std::string measured(const std::string& label, int heads, const Size& size, cons
       const Gradients wide = widened(problem, run(row.c));
       const double noise = d_q_noise(problem, row.c.tensors);
       const double bound = row.bound.value_or(1);
-      lines += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.input, name(dtype), label,
-                           figure(got.d_q, want.d_q), figure(got.d_kv, want.d_kv),
-                           figure(wide.d_kv, want.d_kv),
-                           row.bound ? fmt::format("{:.1e}", *row.bound) : "none");
+      lines +=
+          fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", row.input, name(dtype), label,
+                      figure(got.d_q, want.d_q), figure(got.d_kv, want.d_kv), figure(wide.d_kv, want.d_kv),
+                      row.bound ? fmt::format("{:.1e}", *row.bound) : "none");
       CHECK(difference(got.d_q, want.d_q).finite());
       CHECK(is_close(difference(got.d_q, want.d_q), want.d_q, bound, noise));
       CHECK(is_close(difference(got.d_kv, want.d_kv), want.d_kv, bound, 0));
@@ -97,8 +97,9 @@ std::string measured(const std::string& label, int heads, const Size& size, cons
 }
 
 void print_table(const std::string& lines) {
-  std::printf("\n| input | type | schedule | d_q | d_kv | fp32 d_kv | bound |\n|---|---|---|---|---|---|---|\n%s\n",
-              lines.c_str());
+  std::printf(
+      "\n| input | type | schedule | d_q | d_kv | fp32 d_kv | bound |\n|---|---|---|---|---|---|---|\n%s\n",
+      lines.c_str());
 }
 
 }  // namespace
@@ -106,9 +107,8 @@ void print_table(const std::string& lines) {
 TEST_CASE("errors stay within their bounds on random and adversarial inputs, on the emulator") {
   require_host_compiler();
   const Size size = {2, 200, 96};
-  std::string lines = measured("cp_async, 3 heads", 3, size, [](const Case& c) {
-    return run_on_emulator(c, parse_arch("sm_80"), 2);
-  });
+  std::string lines = measured("cp_async, 3 heads", 3, size,
+                               [](const Case& c) { return run_on_emulator(c, parse_arch("sm_80"), 2); });
   lines += measured("wgmma, 64 heads", 64, size, [](Case c) {
     c.request.schedule = Schedule::wgmma;
     return run_on_emulator(c, parse_arch("sm_90a"), 2);

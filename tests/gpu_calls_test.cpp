@@ -200,7 +200,8 @@ TEST_CASE("C29: d_q repeats bit for bit in the caller's order, and d_kv to round
   }
 }
 
-TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, cost next to nothing", "[gpu]") {
+TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, cost next to nothing",
+          "[gpu]") {
   for (const Setting& setting : settings_of_64_heads()) {
     INFO(describe(setting));
     Case c = unforwarded_case({.heads = 64, .has_topk_length = true},

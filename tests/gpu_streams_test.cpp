@@ -1,4 +1,5 @@
-// Calls beside each other: threads, streams, micro-batches, plans that go while their work is queued, two GPUs.
+// Calls beside each other: threads, streams, micro-batches, plans that go while their work is queued, two
+// GPUs.
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -26,7 +27,8 @@ const std::vector<Setting>& prepared_settings() {
     std::vector<std::pair<Problem, ConfigRequest>> wanted;
     for (const Setting& s : settings(gpu)) {
       if (s.order == OrderRequest::sorted || s.order == OrderRequest::sorted_throttled) continue;  // the same
-      for (const Problem& p : {small_problem(s), wide_problem(s)}) wanted.push_back({p, {.schedule = s.schedule}});
+      for (const Problem& p : {small_problem(s), wide_problem(s)})
+        wanted.push_back({p, {.schedule = s.schedule}});
     }
     prepare_together(wanted, gpu.arch);
     return settings(gpu);
@@ -64,9 +66,7 @@ struct MicroBatches {
   Outputs alone[2];
 
   explicit MicroBatches(const Setting& s)
-      : setting(s),
-        cases{wide_case(s, 41), wide_case(s, 42)},
-        calls{allocate(cases[0]), allocate(cases[1])} {
+      : setting(s), cases{wide_case(s, 41), wide_case(s, 42)}, calls{allocate(cases[0]), allocate(cases[1])} {
     for (int i = 0; i < 2; ++i) {
       upload_inputs(calls[i], cases[i].tensors);
       run(*calls[i].plan, calls[i].call);

@@ -57,7 +57,8 @@ void add_call_flags(CLI::App& app, InputOptions& inputs, std::optional<std::int6
         "With --lists neighbours: the part that 64 tokens have in common");
   share("--junk-share", inputs.junk_share, "Share of the entries that name no row");
   share("--hole-share", inputs.hole_share, "Share of the entries that are -1");
-  share("--duplicate-share", inputs.duplicate_share, "Share of the entries that repeat another of their list");
+  share("--duplicate-share", inputs.duplicate_share,
+        "Share of the entries that repeat another of their list");
   share("--dead-share", inputs.dead_share, "Share of the lists that hold nothing but -1");
   app.add_flag("--sorted-lists", inputs.sorted_lists, "Lists ascend")->group(lengths);
   app.add_flag("--length-per-group", inputs.length_per_group,

@@ -5,8 +5,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <string>
+#include <string_view>
 
 #include "plan/order.h"
 #include "reference/inputs.h"

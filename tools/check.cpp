@@ -152,15 +152,16 @@ std::vector<CheckedTensor> check_outputs(const Problem& p, const HostTensors& te
   const auto compare = [&](std::string name, const Downloaded& got, const std::vector<std::int64_t>& which,
                            std::int64_t width, const std::vector<double>& wanted, double bound_here,
                            double noise) {
-    CheckedTensor result = compared(std::move(name), std::ssize(which), got.rows(which, width), wanted,
-                                    bound_here, noise);
+    CheckedTensor result =
+        compared(std::move(name), std::ssize(which), got.rows(which, width), wanted, bound_here, noise);
     result.difference.first_non_finite = got.first_non_finite();
     result.right = result.right && result.difference.finite();
     checked.push_back(std::move(result));
   };
   const double all_tokens = static_cast<double>(std::max<std::int64_t>(1, tensors.batch * tensors.queries));
   const double share = std::sqrt(static_cast<double>(tokens.size()) / all_tokens);
-  compare("d_q", d_q, tokens, std::int64_t{p.heads} * p.d_qk(), want.d_q, bound, share * d_q_noise(p, tensors));
+  compare("d_q", d_q, tokens, std::int64_t{p.heads} * p.d_qk(), want.d_q, bound,
+          share * d_q_noise(p, tensors));
   compare("d_kv", d_kv, rows, std::int64_t{p.kv_groups} * p.d_qk(), want.d_kv, bound, 0);
   if (p.has_sink) compare("d_sink", d_sink, {0}, p.heads, want.d_sink, kSinkBound, d_sink_noise(p, tensors));
   if (!intact) checked.push_back({"surroundings", 0, {}, 0, false});

@@ -66,7 +66,8 @@ Problem draw_problem(Draw& draw, const FuzzSize& size) {
   for (int g = 1; g <= p.heads; ++g) {
     if (p.heads % g == 0) divisors.push_back(g);
   }
-  if (draw.with_chance(0.4)) p.kv_groups = divisors[static_cast<std::size_t>(draw.below(std::ssize(divisors)))];
+  if (draw.with_chance(0.4))
+    p.kv_groups = divisors[static_cast<std::size_t>(draw.below(std::ssize(divisors)))];
   p.d_tail = draw.one_of({64, 64, 0});
   p.dtype = draw.one_of({DType::bf16, DType::bf16, DType::fp16});
   p.causal = draw.with_chance(0.3);
@@ -87,8 +88,8 @@ ConfigRequest draw_request(Draw& draw, const Problem& problem, const Arch& arch)
     return is_allowed([&] { choose_config(problem, arch, r); });
   };
   ConfigRequest r;
-  const auto schedule = draw.one_of<std::optional<Schedule>>(
-      {std::nullopt, std::nullopt, Schedule::cp_async, Schedule::wgmma});
+  const auto schedule =
+      draw.one_of<std::optional<Schedule>>({std::nullopt, std::nullopt, Schedule::cp_async, Schedule::wgmma});
   const ConfigRequest scheduled = {.schedule = schedule};
   if (schedule && allowed(scheduled)) r = scheduled;
   ConfigRequest forced = r;
@@ -218,13 +219,15 @@ FuzzReport fuzz_on_cpu(const std::vector<CheckCase>& cases, const Arch& arch, co
     return compiled[static_cast<std::size_t>(std::find(wanted.begin(), wanted.end(), one) - wanted.begin())];
   };
   const std::string place = "--on cpu --arch " + name(arch);
-  return fuzz(cases, place, [&](const CheckCase& c) { return check_on_cpu(c, kernels(c), {}); }, trace);
+  return fuzz(
+      cases, place, [&](const CheckCase& c) { return check_on_cpu(c, kernels(c), {}); }, trace);
 }
 
 FuzzReport fuzz_on_gpu(const std::vector<CheckCase>& cases, int device, const FuzzTrace& trace) {
   const DeviceProperties properties = device_properties(device);
   prepare_together(kernels_of(cases), arch_of_device(properties.compute_major, properties.compute_minor));
-  return fuzz(cases, "--on gpu", [&](const CheckCase& c) { return check_on_gpu(c, device); }, trace);
+  return fuzz(
+      cases, "--on gpu", [&](const CheckCase& c) { return check_on_gpu(c, device); }, trace);
 }
 
 }  // namespace smla::core

@@ -12,7 +12,8 @@
 
 namespace smla::core {
 
-// How large cases are. Compiling takes most of the time, so that several cases share the kernels of a problem.
+// How large cases are. Compiling takes most of the time, so that several cases share the kernels of a
+// problem.
 struct FuzzSize {
   int cases_a_problem = 4;
   int most_heads = 128;  // without the multiples of 64 above: those as well when this is 128
@@ -42,8 +43,8 @@ struct FuzzReport {
 using FuzzTrace = std::function<void(int number, const std::string& command)>;
 
 // Runs cases one after another, on the emulator or on a GPU, whose kernels go through the cache; kernels are
-// compiled beforehand on all cores. What throws is a failure too. Ends at the tenth failure, and at one of the
-// CUDA driver's, after which no call of the process works.
+// compiled beforehand on all cores. What throws is a failure too. Ends at the tenth failure, and at one of
+// the CUDA driver's, after which no call of the process works.
 FuzzReport fuzz_on_cpu(const std::vector<CheckCase>& cases, const Arch& arch, const FuzzTrace& trace = {});
 FuzzReport fuzz_on_gpu(const std::vector<CheckCase>& cases, int device, const FuzzTrace& trace = {});
 

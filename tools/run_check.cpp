@@ -108,8 +108,7 @@ CheckResult check_on_cpu(const CheckCase& c, const CpuKernels& kernels, const Cp
         compared("d_q", tensors.batch * tensors.queries, got.d_q, want.d_q, bound, d_q_noise(p, tensors)),
         compared("d_kv", tensors.batch * tensors.keys, got.d_kv, want.d_kv, bound)};
     if (p.has_sink) {
-      checked.push_back(
-          compared("d_sink", 1, got.d_sink, want.d_sink, kSinkBound, d_sink_noise(p, tensors)));
+      checked.push_back(compared("d_sink", 1, got.d_sink, want.d_sink, kSinkBound, d_sink_noise(p, tensors)));
     }
     checked.push_back({"surroundings", 0, {}, 0, got.surroundings_intact});
     keep_worst(result.checked, std::move(checked));

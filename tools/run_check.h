@@ -26,8 +26,8 @@ struct CheckResult {
   bool passed() const;
 };
 
-// o and lse come from the fp64 forward, or in long calls from a plain CUDA forward; layouts and poison need the
-// former, or are refused (invalid_argument).
+// o and lse come from the fp64 forward, or in long calls from a plain CUDA forward; layouts and poison need
+// the former, or are refused (invalid_argument).
 CheckResult check_on_gpu(const CheckCase& c, int device);
 
 // Kernels of one problem compiled for the CPU, to be used by any number of cases.

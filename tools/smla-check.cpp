@@ -1,4 +1,5 @@
-// smla-check: runs one call, or many random ones, on a GPU or on the CPU, and compares with the fp64 reference.
+// smla-check: runs one call, or many random ones, on a GPU or on the CPU, and compares with the fp64
+// reference.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -68,9 +69,7 @@ ExitCode fuzz_cases(const Options& options) {
   if (options.json) {
     Json failures = Json::array();
     for (const FuzzFailure& f : report.failures) {
-      failures.push_back({{"number", options.first + f.number},
-                          {"command", f.command},
-                          {"what", f.what}});
+      failures.push_back({{"number", options.first + f.number}, {"command", f.command}, {"what", f.what}});
     }
     print_answer(printed({{"cases", report.cases},
                           {"problems", report.problems},
@@ -147,10 +146,13 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   add_case_flags(app, options.one);
   const std::string fuzzing = "Random cases";
-  app.add_option("--fuzz", options.fuzz, "Run so many cases that --seed draws; prints a command line for each "
-                                         "that fails")
+  app.add_option("--fuzz", options.fuzz,
+                 "Run so many cases that --seed draws; prints a command line for each "
+                 "that fails")
       ->group(fuzzing);
-  app.add_option("--first", options.first, "Number of the first of them")->capture_default_str()->group(fuzzing);
+  app.add_option("--first", options.first, "Number of the first of them")
+      ->capture_default_str()
+      ->group(fuzzing);
   app.add_flag("--trace", options.trace, "Print the command line of each before it runs")->group(fuzzing);
   app.add_option("--device", options.device, "GPU, as CUDA_VISIBLE_DEVICES numbers them")
       ->capture_default_str();

@@ -1,5 +1,5 @@
-// What each schedule supports, for people. Nothing here is written down: the rules that refuse are asked, value
-// by value. `smla-gen --list` and the README's table come from here.
+// What each schedule supports, for people. Nothing here is written down: the rules that refuse are asked,
+// value by value. `smla-gen --list` and the README's table come from here.
 #pragma once
 
 #include <string>

@@ -129,9 +129,8 @@ CpuOutputs outputs_of(const Problem& p, const CpuCall& c) {
   const auto operand = [&p](std::uint16_t bits) { return static_cast<double>(to_float(p.dtype, bits)); };
   const auto number = [](float value) { return static_cast<double>(value); };
   outputs.d_q = widened<std::uint16_t>(c.d_q, c.boxes.d_q, intact, operand);
-  outputs.d_kv = p.d_kv_type == DkvType::fp32
-                     ? widened<float>(c.d_kv, c.boxes.d_kv, intact, number)
-                     : widened<std::uint16_t>(c.d_kv, c.boxes.d_kv, intact, operand);
+  outputs.d_kv = p.d_kv_type == DkvType::fp32 ? widened<float>(c.d_kv, c.boxes.d_kv, intact, number)
+                                              : widened<std::uint16_t>(c.d_kv, c.boxes.d_kv, intact, operand);
   outputs.d_sink = widened<float>(c.d_sink, c.boxes.d_sink, intact, number);
   return outputs;
 }

@@ -47,8 +47,8 @@ struct Boxes {
 };
 Boxes boxes_of(const Problem& problem, const HostTensors& tensors, const Layout& layout = {});
 
-// Every tensor in an order of dimensions, with gaps and at an offset of its own, drawn by `seed`: all that the
-// contract allows. 0 is the contiguous layout.
+// Every tensor in an order of dimensions, with gaps and at an offset of its own, drawn by `seed`: all that
+// the contract allows. 0 is the contiguous layout.
 Layout drawn_layout(const Problem& problem, const HostTensors& tensors, std::uint64_t seed);
 
 // The buffer's bytes: rows that are contiguous in `values`, and 0xff around them.
