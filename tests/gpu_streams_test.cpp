@@ -26,9 +26,10 @@ const std::vector<Setting>& prepared_settings() {
     const Gpu& gpu = require_gpu();
     std::vector<std::pair<Problem, ConfigRequest>> wanted;
     for (const Setting& s : settings(gpu)) {
-      if (s.order == OrderRequest::sorted || s.order == OrderRequest::sorted_throttled) continue;  // the same
-      for (const Problem& p : {small_problem(s), wide_problem(s)})
-        wanted.push_back({p, {.schedule = s.schedule}});
+      for (const Problem& p : {small_problem(s), wide_problem(s)}) {
+        const std::pair<Problem, ConfigRequest> one = {p, {.schedule = s.schedule}};
+        if (std::find(wanted.begin(), wanted.end(), one) == wanted.end()) wanted.push_back(one);
+      }
     }
     prepare_together(wanted, gpu.arch);
     return settings(gpu);

@@ -93,7 +93,7 @@ ConfigRequest draw_request(Draw& draw, const Problem& problem, const Arch& arch)
   const ConfigRequest scheduled = {.schedule = schedule};
   if (schedule && allowed(scheduled)) r = scheduled;
   ConfigRequest forced = r;
-  if (draw.with_chance(0.3)) forced.block_h = draw.one_of({16, 32, 64});
+  if (draw.with_chance(0.3)) forced.block_h = draw.one_of({8, 16, 32, 64});
   if (draw.with_chance(0.3)) forced.block_size = draw.one_of({16, 32, 64});
   if (draw.with_chance(0.3)) forced.stages = draw.one_of({1, 2, 3});
   if (draw.with_chance(0.3)) forced.threads = draw.one_of({128, 256});
@@ -182,7 +182,7 @@ FuzzSize gpu_fuzz_size() {
 FuzzSize cpu_fuzz_size() {
   return {.cases_a_problem = 4,
           .most_heads = 64,
-          .most_queries = 6,
+          .most_queries = 20,
           .most_keys = 200,
           .most_topk = 150,
           .most_work = 12000};

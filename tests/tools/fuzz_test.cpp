@@ -192,7 +192,7 @@ TEST_CASE("a drawn layout keeps rows apart, aligned and inside their buffers") {
 TEST_CASE("random cases agree with the reference on the emulator") {
   require_host_compiler();
   for (const Arch& arch : {kHopper, Arch{80}}) {
-    const int count = long_tests() ? 400 : 64;
+    const int count = long_tests() ? 400 : 48;
     const FuzzReport report = fuzz_on_cpu(drawn(11, count, arch, cpu_fuzz_size()), arch);
     INFO(failures(report));
     REQUIRE(report.failures.empty());
