@@ -28,6 +28,18 @@ void check_deterministic_on_emulator(CaseBody body) {
   body(run_with("sm_90a"), 64);
 }
 
+// The same in partial sums, and by their fallback where fp16 cannot hold a case.
+void check_partial_on_emulator(CaseBody body) {
+  require_host_compiler();
+  if (body == twice_listed_counts_twice) SKIP(kAlikeAdditions);
+  body(
+      [](Case c) {
+        if (c.problem.dtype == DType::bf16) c.problem.accumulate = Accumulate::partial;
+        return run_on_emulator(c, parse_arch("sm_90a"), 4);
+      },
+      64);
+}
+
 }  // namespace
 
 #define SMLA_CPU_CASE(name, body) \
@@ -40,8 +52,15 @@ void check_deterministic_on_emulator(CaseBody body) {
     check_deterministic_on_emulator(body);      \
   }
 
+#define SMLA_PARTIAL_CPU_CASE(name, body) \
+  TEST_CASE("Partial: " name) {           \
+    check_partial_on_emulator(body);      \
+  }
+
 SMLA_CASES_OF_LISTS(SMLA_CPU_CASE)
 SMLA_CASES_OF_NUMBERS(SMLA_CPU_CASE)
 SMLA_CASES_OF_LAYOUTS(SMLA_CPU_CASE)
 SMLA_CASES_OF_LISTS(SMLA_DETERMINISTIC_CPU_CASE)
 SMLA_CASES_OF_NUMBERS(SMLA_DETERMINISTIC_CPU_CASE)
+SMLA_CASES_OF_LISTS(SMLA_PARTIAL_CPU_CASE)
+SMLA_CASES_OF_NUMBERS(SMLA_PARTIAL_CPU_CASE)

@@ -1,5 +1,5 @@
-/* What fake_libcuda.c records and what a test can set: the library exports fake_cuda_state() and the two functions
- * below it. */
+/* What fake_libcuda.c records and what a test can set: the library exports fake_cuda_state() and the two
+ * functions below it. */
 #ifndef SMLA_TESTS_FAKE_LIBCUDA_H
 #define SMLA_TESTS_FAKE_LIBCUDA_H
 

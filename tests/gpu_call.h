@@ -225,25 +225,41 @@ inline std::vector<Problem> problems_of(CaseBody body) {
   return problems;
 }
 
-inline void compile_bodies_together(const Gpu& gpu, const std::vector<CaseBody>& bodies) {
+// How the sums of d_kv of a body's problems are asked for: as they stand, deterministic, or partial.
+using Sums = Problem (*)(Problem);
+inline Problem usual(Problem problem) {
+  return problem;
+}
+
+inline void compile_bodies_together(const Gpu& gpu, const std::vector<CaseBody>& bodies,
+                                    const std::vector<Setting>& in_settings, Sums sums) {
   std::vector<std::pair<Problem, ConfigRequest>> wanted;
+  const auto want = [&](const Problem& problem, const Setting& setting) {
+    const std::pair<Problem, ConfigRequest> pair = {problem, {.schedule = setting.schedule}};
+    if (std::find(wanted.begin(), wanted.end(), pair) == wanted.end()) wanted.push_back(pair);
+  };
   for (const CaseBody body : bodies) {
     for (Problem problem : problems_of(body)) {
-      for (const Setting& setting : settings(gpu)) {
+      for (const Setting& setting : in_settings) {
         problem.heads = setting.heads_per_group * problem.kv_groups;
-        const std::pair<Problem, ConfigRequest> pair = {problem, {.schedule = setting.schedule}};
-        if (std::find(wanted.begin(), wanted.end(), pair) == wanted.end()) wanted.push_back(pair);
+        want(sums(problem), setting);
+        if (sums(problem).accumulate == Accumulate::partial) want(with_fp32_sums(problem), setting);
       }
     }
   }
   prepare_together(wanted, gpu.arch);
 }
 
-// Runs a body in every setting.
-inline void on_gpu(CaseBody body) {
-  for (const Setting& setting : settings(require_gpu())) {
+// Runs a body in some settings.
+inline void on_gpu(CaseBody body, const std::vector<Setting>& in_settings, Sums sums) {
+  for (const Setting& setting : in_settings) {
     INFO(describe(setting));
-    body([&](const Case& c) { return run_on_gpu(with_setting(c, setting)); }, setting.heads_per_group);
+    body(
+        [&](Case c) {
+          c.problem = sums(c.problem);
+          return run_on_gpu(with_setting(c, setting));
+        },
+        setting.heads_per_group);
   }
 }
 

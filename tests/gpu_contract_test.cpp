@@ -13,12 +13,14 @@ void check_on_gpu(CaseBody body) {
   const Gpu& gpu = require_gpu();
 #define SMLA_BODY(name, body) body,
   static const bool compiled = [&] {
-    compile_bodies_together(gpu, {SMLA_CASES_OF_LISTS(SMLA_BODY) SMLA_CASES_OF_NUMBERS(SMLA_BODY)
-                                      SMLA_CASES_OF_LAYOUTS(SMLA_BODY)});
+    compile_bodies_together(
+        gpu,
+        {SMLA_CASES_OF_LISTS(SMLA_BODY) SMLA_CASES_OF_NUMBERS(SMLA_BODY) SMLA_CASES_OF_LAYOUTS(SMLA_BODY)},
+        settings(gpu), usual);
     return true;
   }();
   REQUIRE(compiled);
-  on_gpu(body);
+  on_gpu(body, settings(gpu), usual);
 }
 
 }  // namespace

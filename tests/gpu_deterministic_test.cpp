@@ -48,16 +48,21 @@ void expect_equal(const Outputs& got, const Outputs& want) {
   REQUIRE(std::memcmp(got.d_sink.data(), want.d_sink.data(), want.d_sink.size() * 4) == 0);
 }
 
+Problem deterministic(Problem problem) {
+  problem.deterministic = true;
+  return problem;
+}
+
 void check_deterministic_on_gpu(CaseBody body) {
-  for (const Setting& setting : settings(require_gpu())) {
-    INFO(describe(setting));
-    body(
-        [&](Case c) {
-          c.problem.deterministic = true;
-          return run_on_gpu(with_setting(c, setting));
-        },
-        setting.heads_per_group);
-  }
+  const Gpu& gpu = require_gpu();
+#define SMLA_BODY(name, body) body,
+  static const bool compiled = [&] {
+    compile_bodies_together(gpu, {SMLA_CASES_OF_LISTS(SMLA_BODY) SMLA_CASES_OF_NUMBERS(SMLA_BODY)},
+                            settings(gpu), deterministic);
+    return true;
+  }();
+  REQUIRE(compiled);
+  on_gpu(body, settings(gpu), deterministic);
 }
 
 }  // namespace

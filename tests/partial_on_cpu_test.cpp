@@ -200,6 +200,22 @@ TEST_CASE("Partial sums: what is not finite stays with the rows that it belongs 
   CHECK(is_close(difference(run.got.d_kv, clean.d_kv), 3e-3));
 }
 
+TEST_CASE("Partial sums: an entry that a list has twice counts twice") {
+  require_host_compiler();
+  InputOptions options = lists(2, 8, 3);
+  options.q_rms = 0;
+  options.with_forward = false;
+  HostTensors tensors = make_inputs(problem_of(64), options, 1);
+  tensors.indices = {3, 3, 5, 5, 3, 3};
+  std::fill(tensors.d_o.begin(), tensors.d_o.end(), to_operand(DType::bf16, 1.0));
+  add_forward(problem_of(64), tensors);
+  const PartialRun run = run_partial(of_64_heads(), tensors);
+  CHECK_FALSE(run.fell_back);
+  CHECK(run.got.d_kv[3 * 576] == smla_test::Approx(2 * 64 * 2.0 / 3).epsilon(2e-3));
+  CHECK(run.got.d_kv[5 * 576] == smla_test::Approx(2 * 64 * 1.0 / 3).epsilon(2e-3));
+  CHECK(run.got.d_kv[4 * 576] == 0);
+}
+
 TEST_CASE("Partial sums: no gradient is no gradient") {
   require_host_compiler();
   HostTensors tensors = make_inputs(problem_of(64), lists(3, 90, 70), 7);

@@ -49,13 +49,13 @@ bool is_allowed(const Rule& rule) {
 
 // `value` in `field` where the rules allow it.
 template <class T>
-void try_value(Problem& p, T Problem::*field, T value) {
+void try_value(Problem& p, const Arch& arch, T Problem::*field, T value) {
   Problem changed = p;
   changed.*field = value;
-  if (is_allowed([&] { validate(changed); })) p = changed;
+  if (is_allowed([&] { choose_config(changed, arch); })) p = changed;
 }
 
-Problem draw_problem(Draw& draw, const FuzzSize& size) {
+Problem draw_problem(Draw& draw, const FuzzSize& size, const Arch& arch) {
   Problem p;
   p.heads = static_cast<int>(1 + draw.below(size.most_heads));
   if (draw.with_chance(0.6)) {
@@ -77,8 +77,8 @@ Problem draw_problem(Draw& draw, const FuzzSize& size) {
   p.has_delta = draw.with_chance(0.3);
   p.lse_base = draw.one_of({LseBase::two, LseBase::e});
   p.d_kv_type = draw.one_of({DkvType::operand, DkvType::fp32});
-  if (draw.with_chance(0.25)) try_value(p, &Problem::deterministic, true);
-  if (draw.with_chance(0.15)) try_value(p, &Problem::accumulate, Accumulate::partial);
+  if (draw.with_chance(0.25)) try_value(p, arch, &Problem::deterministic, true);
+  if (draw.with_chance(0.15)) try_value(p, arch, &Problem::accumulate, Accumulate::partial);
   return p;
 }
 
@@ -194,7 +194,7 @@ CheckCase fuzz_case(std::uint64_t seed, int number, const Arch& arch, const Fuzz
   };
   CheckCase c;
   Draw of_problem(key(1, number / size.cases_a_problem));
-  c.flags.problem = draw_problem(of_problem, size);
+  c.flags.problem = draw_problem(of_problem, size, arch);
   c.flags.request = draw_request(of_problem, c.flags.problem, arch);
   Draw draw(key(2, number));
   draw_lengths(draw, c.flags.problem, size, c);

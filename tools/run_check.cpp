@@ -87,6 +87,10 @@ CpuKernels cpu_kernels(const ProblemFlags& flags, const Arch& arch) {
   kernels.config = choose_config(flags.problem, arch, flags.request).config;
   kernels.source = generate(flags.problem, kernels.config);
   kernels.compiled = emulator::compile_for_host(kernels.source);
+  if (flags.problem.accumulate == Accumulate::partial) {
+    kernels.fallback = std::make_shared<CpuKernels>(
+        cpu_kernels({with_fp32_sums(flags.problem), flags.request}, arch));
+  }
   return kernels;
 }
 
@@ -97,12 +101,17 @@ CheckResult check_on_cpu(const CheckCase& c, const CpuKernels& kernels, const Cp
   const double bound = gradient_bound(p, tensors);
   const Layout layout = drawn_layout(p, tensors, c.layout);
 
+  std::optional<emulator::CpuFallback> fallback;
+  if (kernels.fallback) {
+    fallback.emplace(emulator::CpuFallback{kernels.fallback->source, *kernels.fallback->compiled});
+  }
   CheckResult result{"CPU", kernels.source.name, {}, emulator::Report{}};
   for (int i = 0; i < runs.schedules; ++i) {
     const emulator::CpuCall call = emulator::make_cpu_call(p, tensors, c.order, layout);
     result.report->add(emulator::run_on_cpu(
         kernels.source, *kernels.compiled, p, kernels.config, call.call,
-        {.seed = c.seed + static_cast<std::uint64_t>(i), .virtual_sms = runs.virtual_sms}));
+        {.seed = c.seed + static_cast<std::uint64_t>(i), .virtual_sms = runs.virtual_sms},
+        fallback ? &*fallback : nullptr));
     const emulator::CpuOutputs got = emulator::outputs_of(p, call);
     std::vector<CheckedTensor> checked = {
         compared("d_q", tensors.batch * tensors.queries, got.d_q, want.d_q, bound, d_q_noise(p, tensors)),

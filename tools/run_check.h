@@ -35,6 +35,7 @@ struct CpuKernels {
   Config config;
   KernelSource source;
   std::unique_ptr<emulator::CompiledKernels> compiled;
+  std::shared_ptr<const CpuKernels> fallback = {};  // with partial sums
 };
 CpuKernels cpu_kernels(const ProblemFlags& flags, const Arch& arch);
 

@@ -67,9 +67,10 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
     return unswept("up to 12288 rows the sums of d_kv stay in L2 in any order");
   if (!sweepable) return unswept("lists this long cannot be sorted in shared memory");
   if (problem.deterministic) {
-    return swept(device, true,
-                 "above 6144 rows a sorted sweep keeps the integer sums that are in use in L2; as every list "
-                 "starts at its beginning, only the throttle holds it together");
+    return swept(
+        device, false,
+        "above 6144 rows lists are in row order, each from its beginning: the sweep drifts apart, but a "
+        "throttle costs more than it saves");
   }
   if (rows < kThrottledRows) {
     return swept(device, false, "above 12288 rows a sorted sweep keeps the sums that are in use in L2");
