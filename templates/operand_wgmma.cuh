@@ -1,5 +1,11 @@
-// wgmma of the operand type. TransA, TransB: 1 = MN-major. scale_d 0: d is overwritten.
+// wgmma of the operand type, and the descriptors of operands in shared memory. TransA, TransB: 1 = MN-major. scale_d 0: d is
+// overwritten.
 #pragma once
+
+// Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
+// along the rows, further columns a panel on.
+PTX_FN u64 k_major(u32 address) { return wgmma_descriptor((address >> 4) + (1u << 16), 64u | (1u << 30)); }
+PTX_FN u64 mn_major(u32 address) { return wgmma_descriptor((address >> 4) + (512u << 16), 64u | (1u << 30)); }
 
 template <int TransA, int TransB>
 PTX_FN void wgmma_n64_ss(float (&d)[32], u64 a, u64 b, int scale_d) {

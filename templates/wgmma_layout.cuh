@@ -1,5 +1,5 @@
-// Schedule wgmma: where things lie in shared memory, and how wgmma's descriptors name them. The schedule itself is drawn
-// in backward_wgmma.cuh.
+// Schedule wgmma: where things lie in shared memory, in panels that wgmma's descriptors
+// (operand_wgmma.cuh) name. The schedule itself is drawn in backward_wgmma.cuh.
 #pragma once
 
 constexpr u32 kBase = 1024;        // where dynamic shared memory starts; checked when the kernel begins
@@ -30,11 +30,6 @@ struct Shared {
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");
 
 enum NamedBarrier { P_READY = 1, P_FREE = 2, SCORE_ONLY = 3, GATHER_ONLY = 4, DELTA_READY = 5 };  // 0 is __syncthreads
-
-// Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
-// along the rows, further columns a panel on.
-PTX_FN u64 k_major(u32 address) { return wgmma_descriptor((address >> 4) + (1u << 16), 64u | (1u << 30)); }
-PTX_FN u64 mn_major(u32 address) { return wgmma_descriptor((address >> 4) + (512u << 16), 64u | (1u << 30)); }
 
 // The 64 rows of q and d_o are block_tokens tokens of block_h heads each.
 constexpr bool kPadded = Spec::heads_per_group % Spec::block_h != 0;  // some rows are no head,

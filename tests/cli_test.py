@@ -372,8 +372,10 @@ class TrimSizes(Case):
 class Bench(Case):
     def test_a_machine_without_a_driver_has_an_exit_code_of_its_own(self):
         self.refused(NO_GPU, "/nowhere/libcuda.so", "smla-bench", "--heads", 64, SMLA_LIBCUDA="/nowhere/libcuda.so")
+        self.refused(NO_GPU, "/nowhere/libcuda.so", "smla-bench", "--limits", SMLA_LIBCUDA="/nowhere/libcuda.so")
 
     def test_bad_lengths_are_refused_before_the_driver_is_opened(self):
+        self.refused(USAGE, "--keys = 0", "smla-bench", "--limits", "--keys", 0)
         self.refused(USAGE, "--topk = 0", "smla-bench", "--heads", 64, "--topk", 0)
         self.refused(USAGE, '"upwards"', "smla-bench", "--heads", 64, "--order", "upwards")
         self.refused(USAGE, "--heads is missing", "smla-bench")

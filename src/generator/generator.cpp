@@ -107,14 +107,6 @@ std::string entry(const KernelFacts& kernel, std::string_view function, int ctas
                      ctas_an_sm, kernel.name, function);
 }
 
-// A template as a part: its include guard means nothing in one translation unit.
-SourcePart template_part(const std::string& file) {
-  std::string text = template_text(file);
-  const std::string guard = "#pragma once\n";
-  if (const auto at = text.find(guard); at != std::string::npos) text.erase(at, guard.size());
-  return {file, fmt::format("// ======== {} ========\n{}\n", file, text)};
-}
-
 }  // namespace
 
 int sum_row_bytes(const Problem& problem) {

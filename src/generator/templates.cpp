@@ -1,5 +1,7 @@
 #include "generator/templates.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -28,6 +30,13 @@ std::string template_text(std::string_view file) {
     if (kEmbeddedTemplates[i].file == file) return std::string(kEmbeddedTemplates[i].text);
   }
   fail(Status::internal_error, "there is no template named {}", file);
+}
+
+SourcePart template_part(const std::string& file) {
+  std::string text = template_text(file);
+  const std::string guard = "#pragma once\n";
+  if (const auto at = text.find(guard); at != std::string::npos) text.erase(at, guard.size());
+  return {file, fmt::format("// ======== {} ========\n{}\n", file, text)};
 }
 
 }  // namespace smla::core
