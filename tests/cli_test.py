@@ -376,6 +376,10 @@ class Bench(Case):
 
     def test_bad_lengths_are_refused_before_the_driver_is_opened(self):
         self.refused(USAGE, "--keys = 0", "smla-bench", "--limits", "--keys", 0)
+        self.refused(USAGE, "--tune measures every schedule", "smla-bench", "--heads", 64, "--tune", "t.json", "--order",
+                     "sorted")
+        self.refused(USAGE, "--heads is missing", "smla-bench", "--limits", "--tune", "t.json")
+        self.refused(USAGE, "it is a directory", "smla-bench", "--heads", 64, "--tune", "/")
         self.refused(USAGE, "--topk = 0", "smla-bench", "--heads", 64, "--topk", 0)
         self.refused(USAGE, '"upwards"', "smla-bench", "--heads", 64, "--order", "upwards")
         self.refused(USAGE, "--heads is missing", "smla-bench")

@@ -6,29 +6,12 @@ namespace smla::core {
 namespace {
 
 OrderRequest parse_order(const std::string& text) {
-  for (const OrderRequest order : {OrderRequest::automatic, OrderRequest::callers, OrderRequest::sorted,
-                                   OrderRequest::sorted_throttled}) {
-    if (text == name(order)) return order;
-  }
+  if (const auto order = find_order(text)) return *order;
   fail(Status::invalid_argument,
        "--order = \"{}\" is not known; known are auto, caller, sorted and throttled", text);
 }
 
 }  // namespace
-
-std::string_view name(OrderRequest order) {
-  switch (order) {
-    case OrderRequest::automatic:
-      return "auto";
-    case OrderRequest::callers:
-      return "caller";
-    case OrderRequest::sorted:
-      return "sorted";
-    case OrderRequest::sorted_throttled:
-      return "throttled";
-  }
-  return "?";
-}
 
 void add_call_flags(CLI::App& app, InputOptions& inputs, std::optional<std::int64_t>& keys,
                     const std::string& default_keys, OrderRequest& order) {

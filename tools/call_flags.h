@@ -6,15 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "plan/order.h"
 #include "reference/inputs.h"
 
 namespace smla::core {
-
-// "auto", "caller", "sorted" or "throttled", what --order takes.
-std::string_view name(OrderRequest order);
 
 // The values that `inputs` holds are the defaults that --help shows; `default_keys` says in words what --keys
 // is without the flag.

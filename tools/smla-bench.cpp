@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "reference/inputs.h"
 #include "timing.h"
 #include "tool.h"
+#include "tune.h"
 
 using namespace smla::core;
 
@@ -36,6 +38,7 @@ struct Options {
   std::int64_t samples = 16;
   bool check = false;
   bool limits = false;
+  std::string tune;  // the file that gets the best
   bool json = false;
 };
 
@@ -45,7 +48,9 @@ constexpr const char* kExamples =
     "  smla-bench --heads 64 --lists causal --causal --json      for a program\n"
     "  smla-bench --heads 16 --schedule cp_async --order caller  another schedule\n"
     "  smla-bench --limits                                       what this GPU reduces, gathers, multiplies\n"
-    "  smla-bench --heads 64 --limits                            and what follows from that for a call\n";
+    "  smla-bench --heads 64 --limits                            and what follows from that for a call\n"
+    "  smla-bench --heads 16 --tune h200.json                    the best schedule and order, for "
+    "SMLA_TUNING\n";
 
 // The kernels of the call one after another, as run() launches them, with an event between two of them.
 std::vector<KernelTiming> measure_kernels(const Plan& plan, const Call& call, const TimingOptions& options) {
@@ -101,7 +106,7 @@ BenchResult measure_call(const Options& options, const Plan& plan, HostTensors& 
     result.limits = measure_limits(plan.device, tables_of(tensors.keys * plan.problem.kv_groups));
   const DeviceCall d = make_device_call(plan, tensors, options.order);
   result.lengths = d.call.lengths;
-  result.order = choose_order(plan.problem, plan.choice.config, d.call.lengths, plan.facts, options.order);
+  result.order = order_of(plan, d.call.lengths, options.order);
   result.workspace_bytes = d.workspace.bytes();
   run(plan, d.call);
   synchronize(d.call.stream);
@@ -161,8 +166,34 @@ ExitCode bench_limits(const Options& options) {
   return ExitCode::ok;
 }
 
+// Measures every candidate, and puts the best into the file beside what it has of other shapes and devices.
+ExitCode bench_tune(const Options& options) {
+  if (options.flags.request != ConfigRequest{} || options.order != OrderRequest::automatic ||
+      options.limits || options.check) {
+    stop(ExitCode::usage,
+         "--tune measures every schedule and order: leave out --schedule, --block-h, --block-size, --stages, "
+         "--threads, --order, --limits and --check");
+  }
+  Tuning tuning;
+  std::error_code error;
+  if (std::filesystem::exists(options.tune, error)) tuning = read_tuning(options.tune);
+  const Problem& problem = options.flags.problem;
+  const DeviceProperties device = device_properties(options.device);
+  const CurrentDevice current(device.handle);
+  HostTensors tensors = make_inputs(problem, options.inputs, options.seed);
+  TimingOptions timing = options.timing;
+  timing.load_seconds = std::min(1.0, timing.load_seconds);
+  const std::vector<Candidate> candidates = measure_candidates(problem, options.device, tensors, timing);
+  const TunedEntry best = best_entry(candidates, device.name, problem,
+                                     {tensors.batch, tensors.queries, tensors.keys, tensors.topk});
+  put_entry(tuning, best);
+  write_answer(options.tune, tuning_text(tuning));
+  print_answer(options.json ? printed(candidates_json(candidates, best)) : candidates_text(candidates, best));
+  return ExitCode::ok;
+}
+
 ExitCode bench(Options options) {
-  if (options.flags.problem.heads == 0 && !options.limits) {
+  if (options.flags.problem.heads == 0 && (!options.limits || !options.tune.empty())) {
     stop(ExitCode::usage, "--heads is missing: the number of query heads, such as --heads 64");
   }
   if (!options.inputs.list_file.empty()) options.inputs.lists = ListKind::file;
@@ -172,6 +203,7 @@ ExitCode bench(Options options) {
   require_measurement(options);
   if (options.flags.problem.heads == 0) return bench_limits(options);
   validate(options.flags.problem);
+  if (!options.tune.empty()) return bench_tune(options);
 
   const auto plan = create_plan(options.flags.problem, options.flags.request, options.device);
   const CurrentDevice current(plan->device.handle);
@@ -203,6 +235,11 @@ int main(int argc, char** argv) {
       "--limits", options.limits,
       "Measure what this GPU reduces, gathers and multiplies (10 s), and compare the call with it; without "
       "--heads nothing else");
+  app.add_option(
+         "--tune", options.tune,
+         "Measure every schedule, block and order that the shape allows and put the best into FILE, which "
+         "SMLA_TUNING can name")
+      ->type_name("FILE");
   app.add_flag("--json", options.json, "Print one JSON object");
   describe_tool(app, kExamples,
                 {ExitCode::internal, ExitCode::usage, ExitCode::not_supported, ExitCode::no_compiler,

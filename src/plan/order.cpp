@@ -11,6 +11,9 @@ constexpr std::int64_t kCallersRows = 12288;       // up to here the sums stay i
 constexpr std::int64_t kThrottledRows = 65536;     // from here a sweep drifts apart without a throttle
 constexpr std::int64_t kSweptEntries = 4096 * 64;  // of a block's list: a sweep counts in 4096ths (kSweep)
 
+constexpr OrderRequest kOrders[] = {OrderRequest::automatic, OrderRequest::callers, OrderRequest::sorted,
+                                    OrderRequest::sorted_throttled};
+
 Order swept(const DeviceFacts& device, bool throttled, std::string_view why) {
   return {.sorted = true,
           .sweep = true,
@@ -19,7 +22,41 @@ Order swept(const DeviceFacts& device, bool throttled, std::string_view why) {
           .why = why};
 }
 
+bool bitmaps_fit(const Config& config, const Lengths& lengths, const DeviceFacts& device) noexcept {
+  return sort_shared_bytes(lengths.keys, config) <= device.sort_shared_limit;
+}
+
+bool has_sweep(const Config& config, const DeviceFacts& device) noexcept {
+  return config.schedule == Schedule::wgmma && device.sort_shared_limit != 0;
+}
+
 }  // namespace
+
+std::string_view name(OrderRequest order) {
+  switch (order) {
+    case OrderRequest::automatic:
+      return "auto";
+    case OrderRequest::callers:
+      return "caller";
+    case OrderRequest::sorted:
+      return "sorted";
+    case OrderRequest::sorted_throttled:
+      return "throttled";
+  }
+  return "unknown";
+}
+
+std::optional<OrderRequest> find_order(std::string_view text) {
+  for (const OrderRequest order : kOrders) {
+    if (text == name(order)) return order;
+  }
+  return std::nullopt;
+}
+
+bool can_sweep(const Config& config, const Lengths& lengths, const DeviceFacts& device) noexcept {
+  return has_sweep(config, device) && bitmaps_fit(config, lengths, device) &&
+         lengths.topk <= kSweptEntries / block_tokens(config);
+}
 
 Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, OrderRequest request) {
@@ -30,14 +67,14 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
          static_cast<int>(request));
   }
   const int tokens = block_tokens(config);
-  const bool bitmaps_fit = sort_shared_bytes(lengths.keys, config) <= device.sort_shared_limit;
   const auto unswept = [&](std::string_view why) -> Order {
-    return {.sorted = tokens > 1, .concatenate = tokens > 1 && !bitmaps_fit, .why = why};
+    return {
+        .sorted = tokens > 1, .concatenate = tokens > 1 && !bitmaps_fit(config, lengths, device), .why = why};
   };
   if (request == OrderRequest::callers) return unswept("the caller's order was asked for");
 
   const bool forced = request != OrderRequest::automatic;
-  if (config.schedule != Schedule::wgmma || device.sort_shared_limit == 0) {
+  if (!has_sweep(config, device)) {
     if (forced) {
       fail(Status::not_supported,
            "order = {} needs the schedule wgmma, and this plan runs {} (lengths.order); the "
@@ -47,7 +84,7 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
     return unswept("this schedule walks lists in the caller's order");
   }
 
-  const bool sweepable = bitmaps_fit && lengths.topk <= kSweptEntries / tokens;
+  const bool sweepable = can_sweep(config, lengths, device);
   if (forced && !sweepable) {
     fail(Status::not_supported,
          "order = {}: lists of topk = {} over keys = {} rows cannot be swept (topk up to {}, "

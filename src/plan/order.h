@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "config/config.h"
@@ -20,6 +21,10 @@ enum class OrderRequest {
       3,  // the same, with L2 prefetch of the next tile's sums and a throttle on CTAs that run ahead
 };
 
+// "auto", "caller", "sorted" or "throttled": the words of --order and of a tuning file.
+std::string_view name(OrderRequest order);
+std::optional<OrderRequest> find_order(std::string_view text);
+
 struct Order {
   bool sorted = false;       // the backward walks the lists of the pre-pass, not the caller's
   bool concatenate = false;  // the pre-pass joins the lists of a block's tokens and cannot sort them
@@ -30,6 +35,9 @@ struct Order {
 
   bool operator==(const Order&) const = default;
 };
+
+// Whether lists of these lengths can be sorted and swept on the device by a plan of this config.
+bool can_sweep(const Config& config, const Lengths& lengths, const DeviceFacts& device) noexcept;
 
 // The rule, by rows of d_kv sums (keys * kv_groups). The sums of 24k rows (56 MB) fill the L2 of a Hopper
 // GPU; beyond, reductions in random order fall from 28.7 to 16 GB/s an SM (kernels.md, "Long contexts"; H200,

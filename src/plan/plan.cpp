@@ -25,6 +25,24 @@ std::int64_t behind(std::int64_t bytes) {
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
+// choose_config's choice; what SMLA_TUNING's file says of the device and problem counts where nothing is
+// forced.
+Choice tuned_choice(const Problem& problem, const Arch& arch, const ConfigRequest& request,
+                    const Limits& limits, const std::string& device, Tuning& tuned) {
+  if (request != ConfigRequest{}) return choose_config(problem, arch, request, limits);
+  tuned = tuning_from_environment(device, problem);
+  const std::optional<ConfigRequest> wanted = tuned_config(tuned, limits);
+  if (!wanted) return choose_config(problem, arch, request, limits);
+  try {
+    Choice choice = choose_config(problem, arch, *wanted, limits);
+    choice.why.insert(choice.why.begin(), "SMLA_TUNING has a config for this device and problem");
+    return choice;
+  } catch (const Error& error) {
+    fail(Status::invalid_argument, "SMLA_TUNING has a config for {} on {} that cannot work: {}",
+         canonical_name(problem), device, std::string_view(error.what()).substr(sizeof "smla: " - 1));
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequest& request,
@@ -35,7 +53,7 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
   plan->problem = problem;
   plan->device = device_properties(device_ordinal);
   const Arch arch = arch_of_device(plan->device.compute_major, plan->device.compute_minor);
-  plan->choice = choose_config(problem, arch, request, limits);
+  plan->choice = tuned_choice(problem, arch, request, limits, plan->device.name, plan->tuned);
 
   const auto known = find_prepared(problem, plan->choice.config, arch);
   const bool ready = known != nullptr && is_loaded(*known, plan->device);
@@ -51,10 +69,20 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
   return plan;
 }
 
+Order order_of(const Plan& plan, const Lengths& lengths, OrderRequest request) {
+  const Config& config = plan.choice.config;
+  if (request != OrderRequest::automatic || plan.tuned.empty())
+    return choose_order(plan.problem, config, lengths, plan.facts, request);
+  const OrderRequest tuned = tuned_order(plan.tuned, config, lengths, plan.facts);
+  Order order = choose_order(plan.problem, config, lengths, plan.facts, tuned);
+  if (tuned != OrderRequest::automatic) order.why = "SMLA_TUNING has this order for such lengths";
+  return order;
+}
+
 std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderRequest request) {
   const Config& config = plan.choice.config;
   validate(lengths, plan.problem, config);
-  const Order order = choose_order(plan.problem, config, lengths, plan.facts, request);
+  const Order order = order_of(plan, lengths, request);
   const std::int64_t own = workspace_layout(plan.problem, plan.choice.config, lengths, order).bytes;
   if (!plan.fallback) return own;
   return behind(own) + workspace_size(*plan.fallback, lengths, request);
@@ -63,7 +91,7 @@ std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderReque
 ReadyCall ready_call(const Plan& plan, const Call& call) {
   const Config& config = plan.choice.config;
   validate(call.lengths, plan.problem, config);
-  const Order order = choose_order(plan.problem, config, call.lengths, plan.facts, call.order);
+  const Order order = order_of(plan, call.lengths, call.order);
   const WorkspaceLayout layout = workspace_layout(plan.problem, plan.choice.config, call.lengths, order);
   validate(call, plan.problem, config);
   ReadyCall ready;

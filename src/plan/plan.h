@@ -16,6 +16,7 @@
 #include "plan/lengths.h"
 #include "plan/order.h"
 #include "plan/prepare.h"
+#include "plan/tuning.h"
 #include "problem/problem.h"
 
 namespace smla::core {
@@ -27,19 +28,23 @@ struct Plan {
   Choice choice;
   DeviceProperties device;
   DeviceFacts facts;
+  Tuning tuned;  // of SMLA_TUNING, for this device and problem; empty for a config that a caller forced
   std::shared_ptr<const Prepared> prepared;
   FunctionTable* functions = nullptr;  // of that table
   std::shared_ptr<const Plan>
       fallback;  // partial sums: the same problem with fp32 sums, for what fp16 cannot hold
 };
 
-// Chooses the config, prepares the kernels and loads them on the device. Errors: those of choose_config,
+// Chooses the config (of SMLA_TUNING's file where it has one and `request` forces nothing), prepares the kernels and loads them on the device. Errors: those of choose_config,
 // prepare and the driver; `capturing` when compiling or loading would be needed while `looked_at` is being
 // captured.
 std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequest& request,
                                         int device_ordinal,
                                         std::optional<cuda::Stream> looked_at = std::nullopt,
                                         const Limits& limits = {});
+
+// The order of a call: choose_order's, of SMLA_TUNING's file where `request` is automatic.
+Order order_of(const Plan& plan, const Lengths& lengths, OrderRequest request);
 
 // Bytes of workspace that a call of these lengths needs; with partial sums, room for the fallback behind its
 // own.
