@@ -35,6 +35,10 @@ Json limits_json(const std::vector<MeasuredLimit>& limits) {
     const char* unit = l.rows > 0 ? "bytes_per_second" : "flops";
     limit[std::string("cool_") + unit] = l.in_all(l.timing.cool);
     limit[std::string("steady_") + unit] = l.in_all(l.timing.steady);
+    if (l.rows > 0) {
+      limit["cool_tile_us"] = l.tile_microseconds(l.timing.cool);
+      limit["steady_tile_us"] = l.tile_microseconds(l.timing.steady);
+    }
     array.push_back(limit);
   }
   return array;

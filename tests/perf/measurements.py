@@ -7,12 +7,14 @@ bench   what smla-bench --json prints, one object or several, in a list or one a
 typed   "rows" of heads, d_qk, topk, queries, lists, accumulate, deterministic with cool_ms and steady_ms, or with run_ms and
         impl: figures that were read off a terminal.
 
-A later file (by its name, so by its date) replaces what an earlier one says of the same thing.
+A later file, by the date in its name, replaces what an earlier one says of the same thing; of one day, what a tool wrote
+replaces what was typed, and then names decide.
 """
 
 import collections
 import json
 import os
+import re
 import statistics
 
 # What is measured: implementation ("smla", "cudnn"), sums ("fp32", "partial", "deterministic"), shape, lists, and how
@@ -27,7 +29,6 @@ D_V = 512
 # tools/floor.cpp says. A file with "limits" replaces it.
 KNOWN_TILE_US = {"fp32": 5.455}
 LIMIT_NAMES = {"gather_reduce_fp32": "fp32", "gather_reduce_fp16": "partial", "gather_reduce_u64": "deterministic"}
-LIMIT_TILES = {"gather_reduce_fp32": 256, "gather_reduce_fp16": 512, "gather_reduce_u64": 128}  # device_limits.cpp
 
 
 class Limits:
@@ -44,7 +45,7 @@ class Limits:
             for limit in limits:
                 sums = LIMIT_NAMES.get(limit["name"])
                 if sums:
-                    us = limit[f"{how}_ms"] * 1e3 / LIMIT_TILES[limit["name"]]
+                    us = limit[f"{how}_tile_us"]
                     times[sums] = min(us, times.get(sums, us))
             self.tile_us[how].update(times)
             rates = [limit[f"{how}_flops"] for limit in limits if f"{how}_flops" in limit]
@@ -110,16 +111,25 @@ def rows_of_bench(data):
                    lengths["queries"], lists, how), data["call"][f"{how}_ms"])
 
 
+def is_typed(data):
+    return "rows" in data and not any("H" in row for row in data["rows"])
+
+
 def read(files):
     """{Key: milliseconds}, Limits. Of several runs in a file the median counts."""
     everything, limits = {}, Limits()
-    for file in sorted(files, key=os.path.basename):
-        found = collections.defaultdict(list)
+    contents = []
+    for file in files:
         with open(file, encoding="utf-8") as stream:
-            text = stream.read()
-        for data in objects(text):
+            values = list(objects(stream.read()))
+        date = re.search(r"\d{4}-\d\d-\d\d", os.path.basename(file))
+        written = not any(is_typed(data) for data in values)
+        contents.append((date.group() if date else "", written, os.path.basename(file), values))
+    for _, _, file, values in sorted(contents, key=lambda c: c[:3]):
+        found = collections.defaultdict(list)
+        for data in values:
             if "rows" in data:
-                reader = rows_of_peers if data["rows"] and "H" in data["rows"][0] else rows_of_typed
+                reader = rows_of_typed if is_typed(data) else rows_of_peers
             elif "call" in data:
                 reader = rows_of_bench
             elif not data.get("limits"):
@@ -129,6 +139,6 @@ def read(files):
             for key, ms in reader(data):
                 found[key].append(ms)
             if data.get("limits"):
-                limits.read(data["limits"], f"measured, {os.path.basename(file)}")
+                limits.read(data["limits"], f"measured, {file}")
         everything.update({key: statistics.median(times) for key, times in found.items()})
     return everything, limits
