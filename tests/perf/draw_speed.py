@@ -131,8 +131,9 @@ def table(measured, limits):
     """A line a shape: ms (TFLOPS), and the share of the limit."""
     shapes = sorted({(k.d_qk, k.topk, k.heads, k.queries, k.lists) for k in measured},
                     key=lambda s: (-s[0], -s[1], -s[2], s[3], s[4]))
-    lines = ["| heads, d_qk, topk, S, lists | cuDNN, short run | smla in that run | fp32 sums: cool; steady | of the limit | "
-             "partial: cool; steady | of the limit | deterministic: cool; steady |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| heads, d_qk, topk, S, lists | cuDNN, short run | fp32 sums in that run | partial in that run | fp32 sums: cool; "
+             "steady | of the limit | partial: cool; steady | of the limit | deterministic: cool; steady |",
+             "|---|---|---|---|---|---|---|---|---|"]
     for d_qk, topk, heads, queries, lists in shapes:
         row = lambda impl, sums, how: cell(measured, impl, sums, heads, d_qk, topk, queries, lists, how)
         both = lambda sums: (f"{row('smla', sums, 'cool')}; {row('smla', sums, 'steady')}"
@@ -148,9 +149,16 @@ def table(measured, limits):
                 shares.append(f"{100 * tflops(key, measured[key._replace(how=how)]) / limit:.0f} %")
             return "; ".join(shares)
 
+        def beside(sums):
+            """In the run of the peers, with how many times as fast."""
+            peer, own = (Key(impl, how, heads, d_qk, topk, queries, lists, "run")
+                         for impl, how in (("cudnn", "fp32"), ("smla", sums)))
+            faster = f", {measured[peer] / measured[own]:.2f} ×" if peer in measured and own in measured else ""
+            return row("smla", sums, "run") + faster
+
         size = f"{queries // 1024}k" if queries % 1024 == 0 else str(queries)
         lines.append(f"| {heads}, {d_qk}, {topk}, {size}, {lists} | {row('cudnn', 'fp32', 'run')} | "
-                     f"{row('smla', 'fp32', 'run')} | {both('fp32')} | {share('fp32')} | {both('partial')} | "
+                     f"{beside('fp32')} | {beside('partial')} | {both('fp32')} | {share('fp32')} | {both('partial')} | "
                      f"{share('partial')} | {both('deterministic')} |")
     return "\n".join(lines + ["", f"The limit: {limits.source}."])
 

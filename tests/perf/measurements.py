@@ -1,7 +1,7 @@
 """What was measured, from the JSON files of this folder. Three kinds of files are known:
 
 peers   what bench_peers.py writes with --json, inside an object with gpu, commit and protocol: "rows" of impl, H, D, topk,
-        S, causal, ms. Their times are medians of a short run: `run`.
+        S, causal, ms, and lists where they are not random. Their times are medians of a short run: `run`.
 bench   what smla-bench --json prints, one object or several, in a list or one after another: `cool` and `steady`. Objects
         with "limits" (smla-bench --limits --json) say what the GPU can do as well.
 typed   "rows" of heads, d_qk, topk, queries, lists, accumulate, deterministic with cool_ms and steady_ms, or with run_ms and
@@ -87,7 +87,7 @@ def rows_of_peers(data):
         if ours and impl.removeprefix("smla") not in ("", "_partial", "_deterministic"):
             continue  # a schedule that was forced
         sums = impl.removeprefix("smla_") if "_" in impl and ours else "fp32"
-        lists = "causal" if row.get("causal") else "random"
+        lists = "causal" if row.get("causal") else row.get("lists", "random")
         yield Key("smla" if ours else impl, sums, row["H"], row["D"], row["topk"], row["S"], lists, "run"), row["ms"]
 
 
