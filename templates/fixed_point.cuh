@@ -113,24 +113,10 @@ PTX_FN void add_columns(const WarpRows& rows, int column, const float (&d)[2][4]
 
 // ---- what may be added to a row, for preprocess ----
 
-// Largest magnitudes of some heads of a token, as bits: these sort like the numbers, NaN and infinities above all.
+// Largest magnitudes of some heads of a token (magnitudes.cuh).
 struct ListBound {
   u32 q = 0, d_o = 0, delta = 0;
 };
-
-PTX_FN u32 larger_magnitude(u32 largest, const void* chunk) {
-  u32 x[4];
-  ld_global_nc_v4_u32(x, chunk);
-#pragma unroll
-  for (int i = 0; i < 4; ++i) largest = max(largest, max(x[i] & 0x7fffu, x[i] >> 16 & 0x7fffu));
-  return largest;
-}
-
-PTX_FN u32 largest_of_warp(u32 x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
-  return x;
-}
 
 // One more head. Each lane takes its share of the columns.
 PTX_FN void widen_bound(ListBound& bound, const Arguments& args, long long b, long long s, int head, int lane) {
@@ -169,14 +155,4 @@ PTX_FN void store_bound(const ListBound& bound, const Arguments& args, long long
                    bounded ? __float_as_uint(slope) : 0u);
 }
 
-// The sums that a block of tokens adds to.
-PTX_FN const char* sums_of(const Arguments& args, const Place& place) { return sums_of(args, place.b, place.group); }
-
-// Nothing scales P, and postprocess has nothing to notice.
-PTX_FN float log2_scale(const Arguments&, const Place&) { return 0.0f; }
-PTX_FN float inverse_scale(const Arguments&, const Place&) { return 1.0f; }
-struct FoldReport {};
-PTX_FN void note(FoldReport&, const float (&)[4]) {}
-PTX_FN void store_report(const FoldReport&, const Arguments&) {}
-PTX_FN void store_row_norms(const Arguments&, int, int) {}
 constexpr bool kBounded = true;  // preprocess stores bounds

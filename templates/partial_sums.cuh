@@ -95,18 +95,6 @@ struct ListBound {
   float constant = 0.0f, slope = 0.0f;  // of V; in every lane
 };
 
-PTX_FN u32 larger_magnitude(u32 largest, const u32 (&x)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) largest = max(largest, max(x[i] & 0x7fffu, x[i] >> 16 & 0x7fffu));
-  return largest;
-}
-
-PTX_FN u32 largest_of_warp(u32 x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(0xffffffffu, x, step));
-  return x;
-}
-
 // Bounds of finite inputs are finite, however large: what a bound of this size leaves of fp16 calls the fallback.
 constexpr float kLargestBound = 3e38f;
 

@@ -152,11 +152,15 @@ KernelSource generate(const Problem& problem, const Config& config) {
   const auto add_templates = [&](std::initializer_list<const char*> files) {
     for (const char* file : files) source.parts.push_back(template_part(file));
   };
-  add_templates({"ptx.cuh", "arguments.cuh", "fallback.cuh", "operand.cuh", "lists.cuh",
-                 fixed     ? "fixed_point.cuh"
-                 : partial ? "partial_sums.cuh"
-                           : "columns.cuh",
-                 "panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
+  add_templates({"ptx.cuh", "arguments.cuh", "fallback.cuh", "operand.cuh", "lists.cuh"});
+  if (partial) {
+    add_templates({"magnitudes.cuh", "partial_sums.cuh"});
+  } else if (fixed) {
+    add_templates({"unscaled.cuh", "magnitudes.cuh", "fixed_point.cuh"});
+  } else {
+    add_templates({"unscaled.cuh", "columns.cuh"});
+  }
+  add_templates({"panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
   if (fixed) add_templates({"row_scales.cuh"});
   if (partial) add_templates({"group_scales.cuh"});
   if (wgmma) {
