@@ -1,5 +1,6 @@
 // Every synchronisation statement of the generated kernels is left out once: the emulator finds something, or
 // the statement is on a list with the reason why another one makes it redundant.
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <regex>
@@ -74,16 +75,19 @@ const Redundant* redundant(const std::vector<Redundant>& list, const Statement& 
 }
 
 void remove_each(const Problem& problem, const Arch& arch, const ConfigRequest& request, bool sweeps,
-                 const std::vector<Redundant>& list) {
+                 const std::vector<Redundant>& list, const std::vector<std::string>& only_parts = {}) {
   require_host_compiler();
   const std::vector<FaultCase> cases = fault_cases(problem, sweeps);
   const Config config = choose_config(problem, arch, request).config;
   const KernelSource source = generate(problem, config);
   const std::vector<Statement> statements = statements_of(source, sweeps);
   REQUIRE(statements.size() > 10);
+  const auto is_wanted = [&](const Statement& s) {
+    return only_parts.empty() || std::find(only_parts.begin(), only_parts.end(), s.part) != only_parts.end();
+  };
   int removed = 0, caught = 0;
   for (const Statement& s : statements) {
-    if (!long_tests() && is_repetition(s, statements)) continue;
+    if (!is_wanted(s) || (!long_tests() && is_repetition(s, statements))) continue;
     const Redundant* reason = redundant(list, s);
     const std::string found = first_findings({problem, config, without(source, s)}, cases, 4);
     ++removed;
@@ -97,6 +101,7 @@ void remove_each(const Problem& problem, const Arch& arch, const ConfigRequest& 
     CHECK(found.empty() == (reason != nullptr));
   }
   std::printf("%d of %d removals caught\n", caught, removed);
+  REQUIRE(removed > 0);
 }
 
 }  // namespace
@@ -112,6 +117,17 @@ TEST_CASE("Leaving out any synchronisation of schedule wgmma is caught, or said 
                {kernel, "wgmma_fence();", 2,
                 "the fence before S covers dP's registers, which nothing has touched since"},
                {kernel, "wgmma_wait_group<0>();", 0, "runs in deterministic problems alone"}});
+}
+
+TEST_CASE(
+    "Leaving out any synchronisation of the lists that tokens share, or of the scales of sums, is caught") {
+  SECTION("four tokens a CTA, partial sums") {
+    remove_each({.heads = 16, .accumulate = Accumulate::partial}, parse_arch("sm_90a"), {}, true, {},
+                {"sort_lists.cuh", "group_scales.cuh"});
+  }
+  SECTION("integer sums") {
+    remove_each({.heads = 64, .deterministic = true}, parse_arch("sm_90a"), {}, true, {}, {"row_scales.cuh"});
+  }
 }
 
 TEST_CASE("Leaving out any synchronisation of schedule cp_async is caught, or said to be redundant") {

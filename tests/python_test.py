@@ -183,6 +183,7 @@ class Refusals(unittest.TestCase):
     def test_unknown_words_are_refused_with_those_that_work(self):
         self.refused(ValueError, ("lse_base = 10", "2, 'e'"), lse_base=10)
         self.refused(ValueError, ("schedule", "'wgmma'"), schedule="fast")
+        self.refused(ValueError, ("accumulate", "'partial'"), accumulate="half")
         self.refused(TypeError, ("d_kv_dtype",), d_kv_dtype=torch.float16)
 
     def test_integers_that_would_be_cut_to_fewer_bits_are_refused(self):
