@@ -164,6 +164,47 @@ TEST_CASE("C40: once a plan exists, calls and further plans of it work under cap
   CHECK(again->prepared == plan->prepared);
 }
 
+TEST_CASE(
+    "partial sums are followed by the fp32 call that stands in for them, behind them in the workspace") {
+  const Problem problem = {.heads = 64, .accumulate = Accumulate::partial};
+  const auto plan = plan_of(problem);
+  REQUIRE(plan->fallback);
+  CHECK(plan->fallback->problem == Problem{.heads = 64});
+  const Lengths lengths = {1, 700, 4096, 2048};
+  Call call = call_of(*plan, lengths);
+  const std::int64_t own = workspace_size(*plan, lengths) - workspace_size(*plan->fallback, lengths);
+  CHECK(own % 256 == 0);
+  const auto launches = launches_of(*plan, call);
+  REQUIRE(launches.size() == 7);
+  const char* roles[] = {"preprocess", "group_scales", "backward",   "postprocess",
+                         "preprocess", "backward",     "postprocess"};
+  const Arguments first = arguments(launches[0]);
+  CHECK(first.partial_report == nullptr);
+  CHECK(first.group_tokens == 128);
+  CHECK(first.token_groups == 6);
+  for (std::size_t i = 0; i < 7; ++i) {
+    INFO("launch " << i);
+    CHECK_THAT(std::string(launches[i].kernel), contains(std::string("smla_") + roles[i] + "_h64"));
+    CHECK((std::string(launches[i].kernel).find("partial") != std::string::npos) == (i < 4));
+    CHECK(launches[i].stream == call.stream);
+    if (i < 4) continue;
+    const Arguments again = arguments(launches[i]);
+    CHECK(again.partial_report == first.counters);
+    CHECK(again.d_q == call.d_q.data);
+    CHECK(reinterpret_cast<char*>(again.row_lse) == static_cast<char*>(call.workspace) + own);
+    CHECK(reinterpret_cast<char*>(again.counters) + 64 <=
+          static_cast<char*>(call.workspace) + call.workspace_bytes);
+  }
+
+  --call.workspace_bytes;
+  fake().launches = 0;
+  CHECK_THAT(refusal([&] { run(*plan, call); }, Status::invalid_argument), contains("workspace_bytes"));
+  call = call_of(*plan, lengths);
+  call.lengths.keys = 16385;
+  CHECK_THAT(refusal([&] { run(*plan, call); }, Status::not_supported), contains("keys = 16385"));
+  CHECK(fake().launches == 0);
+}
+
 TEST_CASE("a call launches preprocess, backward and postprocess on the caller's stream") {
   const auto plan = plan_of(kSmall);
   CHECK(plan->choice.config.schedule == Schedule::cp_async);
