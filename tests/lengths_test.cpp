@@ -334,14 +334,15 @@ TEST_CASE("partial sums: groups of tokens are as large as 128 additions a row al
   problem.heads = 16;
   Config config = kWgmma;
   config.block_h = 16;
-  CHECK(group_tokens(problem, config, n) == 512);  // four tokens add once
+  CHECK(group_tokens(problem, config, {1, 1000, 16384, 2048}) == 512);  // four tokens add once,
+  CHECK(group_tokens(problem, config, n) == 256);                       // and here to nearly every row
 
   const Order order = choose_order(problem, config, n, kH200);
   const WorkspaceLayout w = workspace_layout(problem, config, n, order);
-  CHECK(w.token_groups == 2);
-  CHECK(w.d_kv_sum.bytes == std::int64_t{2} * 4096 * 576 * 2);
+  CHECK(w.token_groups == 4);
+  CHECK(w.d_kv_sum.bytes == std::int64_t{4} * 4096 * 576 * 2);
   CHECK(w.row_norms.bytes == 4096 * 4);
-  CHECK(w.group_exponent.bytes == 2 * 4);
+  CHECK(w.group_exponent.bytes == 4 * 4);
   CHECK(w.list_bounds.bytes == 1000 * 8 * 2 * 4);
 }
 

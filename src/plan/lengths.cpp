@@ -31,8 +31,9 @@ void check_length(std::string_view name, std::int64_t value) {
 }  // namespace
 
 std::int64_t group_tokens(const Problem& problem, const Config& config, const Lengths& lengths) {
-  // Causal lists, and lists of most of the rows, hit some rows with every token.
-  const std::int64_t additions = problem.causal || 2 * lengths.keys < 3 * lengths.topk ? 64 : 128;
+  // Causal lists hit some rows with every token, and lists of a block that name most of the rows hit those.
+  const std::int64_t named = lengths.topk * block_tokens(config);
+  const std::int64_t additions = problem.causal || 2 * lengths.keys < 3 * named ? 64 : 128;
   return std::max<std::int64_t>(additions / head_blocks(problem, config), 1) * block_tokens(config);
 }
 
