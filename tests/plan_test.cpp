@@ -174,6 +174,7 @@ TEST_CASE(
   Call call = call_of(*plan, lengths);
   const std::int64_t own = workspace_size(*plan, lengths) - workspace_size(*plan->fallback, lengths);
   CHECK(own % 256 == 0);
+  CHECK_THAT(describe(*plan), contains("\"fallback\": \"h64-d512t64-bf16-wgmma"));
   const auto launches = launches_of(*plan, call);
   REQUIRE(launches.size() == 7);
   const char* roles[] = {"preprocess", "group_scales", "backward",   "postprocess",
