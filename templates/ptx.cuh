@@ -365,11 +365,6 @@ PTX_FN u32 atom_shared_or_u32(u32 address, u32 bits) {
   asm volatile("atom.shared.or.b32 %0, [%1], %2;\n" : "=r"(old) : "r"(address), "r"(bits) : "memory");
   return old;
 }
-PTX_FN u32 atom_shared_add_u32(u32 address, u32 value) {
-  u32 old;
-  asm volatile("atom.shared.add.u32 %0, [%1], %2;\n" : "=r"(old) : "r"(address), "r"(value) : "memory");
-  return old;
-}
 
 // ---- global memory ----
 // _nc: read through the path for data that nobody writes during the kernel.

@@ -128,7 +128,6 @@ std::string kernel_of_all_names() {
         "ld_shared_v2_u32(x, y, x)",
         "ld_shared_v4_u32(r, x)",
         "y = atom_shared_or_u32(x, 1)",
-        "y = atom_shared_add_u32(x, 1)",
         "y = ld_global_nc_u32(p)",
         "d4[0] = ld_global_nc_f32((const float*)p)",
         "b = ld_global_nc_u64(p)",

@@ -185,6 +185,23 @@ TEST_CASE("Schedule wgmma computes the gradients of neighbouring tokens that sha
   });
 }
 
+TEST_CASE("Lists that do not fit the pre-pass's shared memory are joined as they stand") {
+  require_host_compiler();
+  for (const Problem& problem :
+       {Problem{.heads = 16, .causal = true, .has_topk_length = true}, Problem{.heads = 6, .kv_groups = 2}}) {
+    const CpuSubject subject = make_subject(problem, parse_arch("sm_90a"));
+    const HostTensors tensors = make_inputs(problem, causal(13, 100, 70, 60), 11);
+    const Gradients want = backward(problem, tensors);
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const CpuVerdict verdict =
+          run_subject(subject, tensors, want, OrderRequest::automatic,
+                      {.seed = seed, .virtual_sms = 2, .step_limit = 50'000'000, .sort_shared_bytes = 1072});
+      INFO(subject.source.name << ", seed " << seed << "\n" << emulator::describe(verdict.report));
+      CHECK(verdict.good());
+    }
+  }
+}
+
 TEST_CASE("The sweep over sorted lists computes the same, with any number of CTAs side by side") {
   run_all({
       {"sorted, 1 SM", {.heads = 64}, "sm_90a", {}, untidy(3, 120, 100), OrderRequest::sorted, 1},

@@ -49,7 +49,7 @@ EmulatorCalls* calls_table() {
   calls.bulk_prefetch = call_bulk_prefetch;
   calls.st_shared = call_st_shared;
   calls.ld_shared = call_ld_shared;
-  calls.atom_shared = call_atom_shared;
+  calls.atom_shared_or = call_atom_shared_or;
   calls.ld_global = call_ld_global;
   calls.st_global = call_st_global;
   calls.red_u32 = call_red_u32;

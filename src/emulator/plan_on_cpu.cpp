@@ -15,8 +15,6 @@ namespace {
 
 using Access = GlobalBuffer::Access;
 
-constexpr int kSharedBytes = 227 * 1024;  // that a CTA may ask for on sm_90
-
 template <class T>
 GlobalBuffer input(const Box& box, const std::vector<T>& values, const char* name) {
   const std::vector<unsigned char> bytes = placed(box, values);
@@ -148,7 +146,7 @@ Prospect prospect_of(const Problem& problem, const Config& config, const Call& c
                      const CpuOptions& options) {
   const int sms = static_cast<int>(options.virtual_sms);
   const DeviceFacts device = {
-      .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = kSharedBytes};
+      .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = options.sort_shared_bytes};
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
   return {device, order, workspace_layout(problem, config, call.lengths, order)};
 }

@@ -190,7 +190,7 @@ void call_ld_shared(void* value, u32 address, int bytes) {
 
 // Atomics do not race with one another: a word that both sides touched by atomics alone is left as its first
 // writer's.
-u32 call_atom_shared(u32 address, u32 operand, int is_or) {
+u32 call_atom_shared_or(u32 address, u32 bits) {
   note_place();
   check_shared_bounds(address, 4, 4, "atom.shared");
   Lane& lane = me();
@@ -205,7 +205,7 @@ u32 call_atom_shared(u32 address, u32 operand, int is_or) {
   u32 old;
   u8* word = lane.cta->shared.data(address);
   std::memcpy(&old, word, 4);
-  const u32 now = is_or ? old | operand : old + operand;
+  const u32 now = old | bits;
   std::memcpy(word, &now, 4);
   return old;
 }

@@ -98,6 +98,6 @@ void* call_static_shared(int line, int bytes);
 u32 call_shared_address(const void* pointer);
 void call_st_shared(u32 address, const void* value, int bytes);
 void call_ld_shared(void* value, u32 address, int bytes);
-u32 call_atom_shared(u32 address, u32 operand, int is_or);
+u32 call_atom_shared_or(u32 address, u32 bits);
 
 }  // namespace smla::core::emulator

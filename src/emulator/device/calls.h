@@ -52,7 +52,7 @@ struct EmulatorCalls {
 
   void (*st_shared)(unsigned int address, const void* value, int bytes);
   void (*ld_shared)(void* value, unsigned int address, int bytes);
-  unsigned int (*atom_shared)(unsigned int address, unsigned int operand, int is_or);
+  unsigned int (*atom_shared_or)(unsigned int address, unsigned int bits);
 
   // `bytes` is the alignment that the instruction asks for, too.
   void (*ld_global)(void* value, const void* pointer, int bytes, int access);

@@ -184,8 +184,7 @@ PTX_FN void ld_shared_v2_u32(u32& x, u32& y, u32 address) {
   y = values[1];
 }
 PTX_FN void ld_shared_v4_u32(u32 (&r)[4], u32 address) { emulator_calls->ld_shared(r, address, 16); }
-PTX_FN u32 atom_shared_or_u32(u32 address, u32 bits) { return emulator_calls->atom_shared(address, bits, 1); }
-PTX_FN u32 atom_shared_add_u32(u32 address, u32 value) { return emulator_calls->atom_shared(address, value, 0); }
+PTX_FN u32 atom_shared_or_u32(u32 address, u32 bits) { return emulator_calls->atom_shared_or(address, bits); }
 
 // ---- global memory ----
 
