@@ -112,9 +112,9 @@ inline void length_is_clamped_to_topk(const Executor& run, int heads) {
 // Why partial sums are not held to the next case: 15 entries of a list that name the same row add 15 times
 // the same.
 inline constexpr const char* kAlikeAdditions =
-    "fp16 sums of dozens of equal additions are off by up to 8e-3 (partial-sums study); partial_on_cpu_test "
-    "has a list "
-    "with one repeat";
+    "fp16 sums of dozens of equal additions are off by up to 8e-3 by the partial-sums study (one repeat is "
+    "in "
+    "partial_on_cpu_test)";
 
 inline void twice_listed_counts_twice(const Executor& run, int heads) {
   Case c = listed_case(plain_problem(heads), 1, 8, 3, {{3, 3, 5}});
