@@ -39,26 +39,31 @@ std::string banner(const Problem& problem, const Config& config) {
                                 : config.vector_reductions         ? "sm_90"
                                                                    : "sm_80";
   const bool partial = problem.accumulate == Accumulate::partial;
-  return fmt::format(R"(// Sparse-MLA backward: {}.
+  return fmt::format(
+      R"(// Sparse-MLA backward: {}.
 // Schedule {}: {} head(s) of {} token(s) a CTA, {} kv rows a step, {} stage(s), {} threads.
 //
 // Written by smla; a whole translation unit that needs no header:
 //
 //   nvcc -std=c++17 -cubin -arch={} this_file.cu
 //
-// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing), {}sort_lists (long contexts,
-// and blocks of several tokens), backward (d_q, and d_kv into {}), postprocess (d_kv, d_sink). All take one Arguments by value. Read
-// from the end: the entries, then `backward`, then the roles it calls.
+// A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing),
+// {}sort_lists (long contexts, and blocks of several tokens),
+// backward (d_q, and d_kv into {}), postprocess (d_kv, d_sink).
+// All take one Arguments by value. Read from the end: the entries, then `backward`, then the roles it calls.{}
 
 )",
-                     describe(problem), name(config.schedule), config.block_h, block_tokens(config),
-                     config.block_size, config.stages, config.threads, arch,
-                     problem.deterministic ? "row_scales (bits before the point), "
-                     : partial             ? "group_scales (a power of two for P), "
-                                           : "",
-                     problem.deterministic ? "64-bit integer sums"
-                     : partial             ? "fp16 sums of groups of tokens"
-                                           : "fp32 sums");
+      describe(problem), name(config.schedule), config.block_h, block_tokens(config), config.block_size,
+      config.stages, config.threads, arch,
+      problem.deterministic ? "row_scales (bits before the point), "
+      : partial             ? "group_scales (a power of two for P), "
+                            : "",
+      problem.deterministic ? "64-bit integer sums"
+      : partial             ? "fp16 sums of groups of tokens"
+                            : "fp32 sums",
+      partial ? "\n// What fp16 cannot hold is computed again by the kernels of the same problem with fp32 "
+                "sums,\n// a text of their own."
+              : "");
 }
 
 std::string constants(const Problem& p, const Config& c) {
