@@ -3,6 +3,7 @@
 #include "plan/tuning.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -195,4 +196,13 @@ TEST_CASE("a plan runs what SMLA_TUNING says of its device and problem, unless a
   CHECK(message_of([&] { create_plan(kProblem, {}, 0); }) ==
         "smla: SMLA_TUNING: the tuning file /nowhere/t.json cannot be read: No such file or directory");
   unsetenv("SMLA_TUNING");
+}
+
+TEST_CASE("a tuning file that is far too long is refused before all of it is read") {
+  const smla_test::TemporaryDirectory directory;
+  const auto file = directory.path() / "long.json";
+  std::ofstream(file) << "{}";
+  std::filesystem::resize_file(file, (16 << 20) + 1);
+  CHECK(message_of([&] { read_tuning(file); }) ==
+        "smla: the tuning file " + file.string() + " cannot be read: it is longer than 16777216 bytes");
 }

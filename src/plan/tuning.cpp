@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <limits>
+#include <string>
 
 #include "base/error.h"
 #include "plan/json.h"
@@ -17,6 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr int kTuningVersion = 1;
+constexpr std::size_t kMaxTuningBytes = 16 << 20;  // thousands of entries; a wrong file shall not fill memory
 
 std::int64_t read_length(const Json& json, const char* field) {
   const Json& value = json.contains(field) ? json[field] : Json();
@@ -115,10 +117,16 @@ Tuning read_tuning(const std::filesystem::path& file) {
     fail(Status::invalid_argument, "the tuning file {} cannot be read: it is a directory", file.string());
   }
   std::ifstream stream(file, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  std::string text(kMaxTuningBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
   if (!stream.is_open() || stream.bad()) {
     fail(Status::invalid_argument, "the tuning file {} cannot be read: {}", file.string(),
          std::strerror(errno));
+  }
+  if (text.size() > kMaxTuningBytes) {
+    fail(Status::invalid_argument, "the tuning file {} cannot be read: it is longer than {} bytes",
+         file.string(), kMaxTuningBytes);
   }
   return parse_tuning(text, file.string());
 }
