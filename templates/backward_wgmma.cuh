@@ -33,8 +33,8 @@
 //
 // Lessons that shaped it (measured on an H200): the base of shared memory is a compile-time constant, so descriptors are
 // immediates; nothing that loads queues behind the reductions (offsets come through shared memory, shuffles batched);
-// a reduction is 4 rows x 128 bytes, for which lanes l and l ^ 4 exchange halves: 28.7 GB/s an SM against 23.7 for
-// 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048: 5.42 ms = 545 TFLOPS.
+// a reduction of fp32 is 4 rows x 128 bytes, for which lanes l and l ^ 4 exchange halves: 28.7 GB/s an SM against 23.7
+// for 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048, fp32 sums: 5.42 ms = 545 TFLOPS.
 //
 // Measured, H200, 64 heads, 576 columns, topk 2,048, 4,096 tokens, whole call with L2 flushed, cool / steady (power-capped):
 //   delta in preprocess                                          5.83 / 6.91 ms
@@ -56,7 +56,7 @@
 //
 // With lists in row order and more d_kv_sum than L2 holds, each row should be fetched and written back once while the
 // whole grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] / ctas_in_flight
-// is the mean CTA's progress; a new token starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
+// is the mean CTA's progress; a new CTA starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
 

@@ -1,8 +1,8 @@
 // Schedule wgmma: reductions of accumulators into fp16 sums (partial_sums.cuh), in the place of wgmma_reductions.cuh.
 #pragma once
 
-// What the gather tells the others of its four entries, `place` and 64 bytes on: twice their byte offsets in the sums, which leaves the
-// low byte for the tokens that name the row.
+// What the gather tells the others of its four entries, `place` and 64 bytes on: twice the byte offset of the row in the
+// sums, which leaves the low byte for the tokens that name the row.
 constexpr int kOffsetLanes = 1;  // of the eight lanes that share a row, those that tell
 PTX_FN void store_row_offsets(const Arguments&, const Place&, u32 place, const int (&entry)[4], int) {
 #pragma unroll

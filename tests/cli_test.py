@@ -399,6 +399,7 @@ class Check(Case):
         answer = json.loads(self.answered("smla-check", "--on", "cpu", "--fuzz", 2, "--seed", 5, "--json"))
         self.assertEqual((answer["cases"], answer["problems"], answer["failures"]), (2, 1, []))
         self.refused(USAGE, "--heads 16", "smla-check", "--fuzz", 2, "--heads", 16)
+        self.refused(USAGE, "--fuzz = 0", "smla-check", "--fuzz", 0)
         self.refused(USAGE, "--queries 9", "smla-check", "--fuzz", 2, "--queries", 9)
 
     def test_a_layout_that_only_the_reference_forward_can_have_is_refused_for_long_calls(self):

@@ -187,8 +187,8 @@ ExitCode bench_tune(const Options& options) {
   const TunedEntry best = best_entry(candidates, device.name, problem,
                                      {tensors.batch, tensors.queries, tensors.keys, tensors.topk});
   put_entry(tuning, best);
-  write_answer(options.tune, tuning_text(tuning));
   print_answer(options.json ? printed(candidates_json(candidates, best)) : candidates_text(candidates, best));
+  write_answer(options.tune, tuning_text(tuning));  // last: what was measured is not lost with the file
   return ExitCode::ok;
 }
 

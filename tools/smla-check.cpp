@@ -28,8 +28,8 @@ struct Options {
   CpuRuns cpu;
   int device = 0;
   bool json = false;
-  int fuzz = 0;
-  int first = 0;  // number of the first fuzzed case
+  std::optional<int> fuzz = {};  // random cases
+  int first = 0;                 // number of the first fuzzed case
   bool trace = false;
 };
 
@@ -55,7 +55,7 @@ ExitCode fuzz_cases(const Options& options) {
     arch = arch_of_device(properties.compute_major, properties.compute_minor);
   }
   std::vector<CheckCase> cases;
-  for (int i = options.first; i < options.first + options.fuzz; ++i) {
+  for (int i = options.first; i < options.first + *options.fuzz; ++i) {
     cases.push_back(fuzz_case(options.one.seed, i, arch, on_gpu ? gpu_fuzz_size() : cpu_fuzz_size()));
   }
   const auto trace = [&](int number, const std::string& command) {
@@ -114,18 +114,20 @@ ExitCode check(Options options) {
   if (options.cpu.schedules < 1) {
     fail(Status::invalid_argument, "--schedules = {} is below 1", options.cpu.schedules);
   }
-  if (options.fuzz < 0) fail(Status::invalid_argument, "--fuzz = {} is negative", options.fuzz);
+  if (options.fuzz && *options.fuzz < 1) {
+    fail(Status::invalid_argument, "--fuzz = {} is no number of cases; the least is 1", *options.fuzz);
+  }
   if (options.first < 0) fail(Status::invalid_argument, "--first = {} is negative", options.first);
   CheckCase only_seed;
   only_seed.seed = options.one.seed;
-  if (options.fuzz > 0 && flags_of(options.one) != flags_of(only_seed)) {
+  if (options.fuzz && flags_of(options.one) != flags_of(only_seed)) {
     stop(ExitCode::usage, "--fuzz draws the calls, and \"{}\" says what one is; --seed alone goes with it",
          flags_of(options.one));
   }
   if (options.where == Where::automatic) {
     options.where = driver_available(nullptr) ? Where::gpu : Where::cpu;
   }
-  return options.fuzz > 0 ? fuzz_cases(options) : check_one(options);
+  return options.fuzz ? fuzz_cases(options) : check_one(options);
 }
 
 }  // namespace
