@@ -15,6 +15,7 @@ PTX_FN bool is_wanted(const Arguments& args) {
   const float floor = __uint_as_float(ld_global_nc_u32(args.partial_report + kRoundingFloor));
   const float squares = __uint_as_float(ld_global_nc_u32(args.partial_report + kSquares));
   if (floor > 1.5e-3f * 1.5e-3f * squares) return true;
-  return ld_global_nc_u32(args.partial_report + kNotFinite) != 0 &&
-         ld_global_nc_u32(args.partial_report + kInputNotFinite) == 0;
+  // A sum of squares that overflows tells nothing either.
+  const bool known = ld_global_nc_u32(args.partial_report + kNotFinite) == 0 && __float_as_uint(squares) < 0x7f800000u;
+  return !known && ld_global_nc_u32(args.partial_report + kInputNotFinite) == 0;
 }

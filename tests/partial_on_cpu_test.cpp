@@ -200,6 +200,16 @@ TEST_CASE("Partial sums: what is not finite stays with the rows that it belongs 
   CHECK(is_close(difference(run.got.d_kv, clean.d_kv), 3e-3));
 }
 
+TEST_CASE("Partial sums: gradients whose squares overflow are computed again in fp32") {
+  require_host_compiler();
+  HostTensors tensors = make_inputs(problem_of(64), lists(3, 90, 70), 7);
+  scale_d_o(tensors, 1e19);
+  add_forward(problem_of(64), tensors);
+  const PartialRun run = run_partial(of_64_heads(), tensors);
+  CHECK(run.fell_back);
+  CHECK(is_close(difference(run.got.d_kv, backward(problem_of(64), tensors).d_kv), 3e-3));
+}
+
 TEST_CASE("Partial sums: an entry that a list has twice counts twice") {
   require_host_compiler();
   InputOptions options = lists(2, 8, 3);

@@ -69,7 +69,8 @@ typedef enum smla_schedule {
 } smla_schedule;
 typedef enum smla_order {
   SMLA_ORDER_AUTO = 0,            /* by S_kv: see smla_plan_describe */
-  SMLA_ORDER_CALLERS = 1,         /* lists as they stand; d_q repeats bit for bit */
+  SMLA_ORDER_CALLERS = 1,         /* lists as they stand (up to 32 heads on sm_90a, whose tokens share a list: in row
+                                     order, unswept); d_q repeats bit for bit */
   SMLA_ORDER_SORTED = 2,          /* sorted by row, all CTAs sweep the same band of rows */
   SMLA_ORDER_SORTED_THROTTLED = 3 /* the same with prefetch and a throttle */
 } smla_order;
