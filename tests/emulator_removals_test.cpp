@@ -111,10 +111,10 @@ TEST_CASE("Leaving out any synchronisation of schedule wgmma is caught, or said 
   remove_each({.heads = 64, .has_sink = true}, parse_arch("sm_90a"), {}, true,
               {{kernel, "mbarrier_wait_parity(Shared::q_ready, 0);", 0,
                 "DELTA_READY follows the gradient warpgroup's wait, and full[0] implies q_ready"},
-               {kernel, "mbarrier_wait_parity(Shared::q_ready, 0);", 2, "compute_delta has waited for it"},
-               {kernel, "fence_proxy_async();", 2,
+               {kernel, "mbarrier_wait_parity(Shared::q_ready, 0);", 1, "compute_delta has waited for it"},
+               {kernel, "fence_proxy_async();", 1,
                 "the score warpgroup's fences and P_READY lie between the copies and these wgmmas"},
-               {kernel, "wgmma_fence();", 2,
+               {"wgmma_scores.cuh", "wgmma_fence();", 1,
                 "the fence before S covers dP's registers, which nothing has touched since"},
                {kernel, "wgmma_wait_group<0>();", 0, "runs in deterministic problems alone"}});
 }

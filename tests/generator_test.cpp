@@ -113,6 +113,9 @@ TEST_CASE("a source holds its templates whole, in the order in which they need e
                                           "wgmma_reductions.cuh",
                                           "wgmma_out.cuh",
                                           "gradient sequence",
+                                          "wgmma_gather.cuh",
+                                          "wgmma_delta.cuh",
+                                          "wgmma_scores.cuh",
                                           "backward_wgmma.cuh",
                                           "postprocess.cuh",
                                           "entries"});

@@ -176,7 +176,7 @@ KernelSource generate(const Problem& problem, const Config& config) {
                    "wgmma_out.cuh"});
     source.parts.push_back({"gradient sequence",
                             "// ======== gradient sequence ========\n" + gradient_sequence(problem) + "\n"});
-    source.parts.push_back(template_part("backward_wgmma.cuh"));
+    add_templates({"wgmma_gather.cuh", "wgmma_delta.cuh", "wgmma_scores.cuh", "backward_wgmma.cuh"});
   } else {
     add_templates({"operand_mma.cuh", "backward_cp_async.cuh"});
   }
