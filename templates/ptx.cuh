@@ -12,6 +12,9 @@ using u64 = unsigned long long;
 
 #define PTX_FN __device__ __forceinline__
 #define PTX_KERNEL(threads, ctas_an_sm) extern "C" __global__ void __launch_bounds__(threads, ctas_an_sm)
+// `size` neighbouring CTAs run at the same time and reach each other's shared memory (sm_90).
+#define PTX_KERNEL_CLUSTER(size, threads, ctas_an_sm) \
+  extern "C" __global__ void __cluster_dims__(size, 1, 1) __launch_bounds__(threads, ctas_an_sm)
 #define PTX_PARAMETER const __grid_constant__
 // Declares the CTA's dynamic shared memory, 1,024-byte aligned; shared_address(name) is where it starts.
 #define PTX_DYNAMIC_SHARED(name) extern __shared__ __align__(1024) unsigned char name[]
@@ -313,6 +316,52 @@ PTX_FN void mbarrier_wait_parity(u32 barrier, int parity) {
       : "memory");
 }
 
+// ---- clusters (sm_90) ----
+// In a cluster a CTA's shared memory begins at rank << 24 | 1024, for shared::cta as for shared::cluster instructions;
+// descriptors of wgmma drop the rank. A peer's memory may be touched between a first cluster barrier, before which it
+// may not have begun, and a last one, after which it may be gone.
+
+// All threads of all CTAs: what a thread did before its arrive is seen by every thread after its wait.
+PTX_FN void barrier_cluster_arrive_release() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
+}
+PTX_FN void barrier_cluster_wait_acquire() { asm volatile("barrier.cluster.wait.acquire.aligned;\n" ::: "memory"); }
+// Makes mbarrier_init visible to arrivals of peers, together with a cluster barrier.
+PTX_FN void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
+// The address in the CTA `rank` of what lies at `address` in this one.
+PTX_FN u32 mapa_shared_cluster(u32 address, u32 rank) {
+  u32 mapped;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(mapped) : "r"(address), "r"(rank));
+  return mapped;
+}
+PTX_FN void st_shared_cluster_u32(u32 address, u32 value) {
+  asm volatile("st.shared::cluster.u32 [%0], %1;\n" ::"r"(address), "r"(value) : "memory");
+}
+// Lands in the CTA of `address` when it likes; then `barrier`, of the same CTA, counts its 16 bytes.
+PTX_FN void st_async_v4_u32(u32 address, u32 x, u32 y, u32 z, u32 w, u32 barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];\n" ::"r"(address),
+      "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier)
+      : "memory");
+}
+// An arrival at an own mbarrier, whose phase also waits for `bytes` more of st.async.
+PTX_FN void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+}
+// An arrival at a peer's mbarrier. It may overtake loads from shared memory whose values nobody has used yet: use them
+// first (a vote on them decides whether to arrive), or the peer overwrites what is still to be read.
+PTX_FN void mbarrier_arrive_cluster(u32 barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(barrier) : "memory");
+}
+// mbarrier_wait_parity for what peers did before they arrived.
+PTX_FN void mbarrier_wait_parity_cluster(u32 barrier, u32 parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nretry:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra retry;\n}\n" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
 // ---- asynchronous copies from global to shared memory, 16 bytes ----
 
 PTX_FN void cp_async_16(u32 destination, const void* source) {
@@ -470,6 +519,12 @@ PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 
 PTX_FN u32 ctaid_x() {
   u32 value;
   asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(value));
+  return value;
+}
+// This CTA's place in its cluster; 0 without one.
+PTX_FN u32 cluster_ctarank() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(value));
   return value;
 }
 
