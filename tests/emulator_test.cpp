@@ -85,7 +85,7 @@ std::set<std::string> macros(const std::string& text) {
 // A kernel that calls every function of ptx.cuh, whether or not a template does.
 std::string kernel_of_all_names() {
   std::string text =
-      "PTX_KERNEL(384, 1) all_names(PTX_PARAMETER u64 n) {\n  PTX_DYNAMIC_SHARED(shared);\n"
+      "PTX_KERNEL_CLUSTER(1 + 1, 384, 1) all_names(PTX_PARAMETER u64 n) {\n  PTX_DYNAMIC_SHARED(shared);\n"
       "  PTX_STATIC_SHARED(fixed, 64);\n  float d16[16] = {}, d32[32] = {}, d128[128] = {}, d4[4] = {};\n"
       "  u32 r[4] = {}, two[2] = {}, x = (u32)n, y = x;\n  u64 b = n;\n  void* p = (void*)n;\n"
       "  x += shared_address(shared) + shared_address(fixed);\n";
@@ -116,6 +116,16 @@ std::string kernel_of_all_names() {
         "mbarrier_init(x, 1)",
         "mbarrier_arrive(x)",
         "mbarrier_wait_parity(x, 0)",
+        "barrier_cluster_arrive_release()",
+        "barrier_cluster_wait_acquire()",
+        "fence_mbarrier_init()",
+        "y = mapa_shared_cluster(x, y)",
+        "st_shared_cluster_u32(x, y)",
+        "st_async_v4_u32(x, y, y, y, y, x)",
+        "mbarrier_arrive_expect_tx(x, 64)",
+        "mbarrier_arrive_cluster(x)",
+        "mbarrier_wait_parity_cluster(x, 0)",
+        "y = __all_sync(~0u, x)",
         "cp_async_16(x, p)",
         "cp_async_16_zfill(x, p, 0)",
         "cp_async_commit_group()",
@@ -147,6 +157,7 @@ std::string kernel_of_all_names() {
         "red_add_noftz_v4_f16x2_below<7>(x, p, y, y, y, y)",
         "red_or_u32_below_above<7, 3, 256>(x, y, p, 1)",
         "y = ctaid_x()",
+        "y = cluster_ctarank()",
         "y = cvt_rn_bf16x2_f32(d4[0], d4[1])",
         "y = cvt_rn_f16x2_f32(d4[0], d4[1])",
         "d4[0] = cvt_f32_f16((u16)y)",
@@ -194,7 +205,9 @@ TEST_CASE("Every name of ptx.cuh is called by the kernel that both compilers get
 
 TEST_CASE("Every name of ptx.cuh compiles for the host") {
   require_host_compiler();
-  CHECK(compile_for_host(source_of_all_names())->entry("all_names") != nullptr);
+  const auto kernels = compile_for_host(source_of_all_names());
+  CHECK(kernels->entry("all_names") != nullptr);
+  CHECK(kernels->cluster_size("all_names") == 2);
 }
 
 TEST_CASE("Every name of ptx.cuh compiles with NVRTC") {

@@ -69,6 +69,72 @@ void call_bar(int barrier, int threads, int waits) {
   if (has_to_wait && lane.state == LaneState::in_barrier) lane.fiber.leave();
 }
 
+void advance_cluster_barrier(Cluster& cluster) {
+  for (const Cta* cta : cluster.ctas) {
+    for (u32 w = 0; w < cta->warp_count; ++w) {
+      if (cta->warps[w].live && cta->warps[w].cluster_arrivals == cluster.barrier_phase) return;
+    }
+  }
+  ++cluster.barrier_phase;
+  cluster.completed = cluster.arriving;
+  for (Cta* cta : cluster.ctas) {
+    for (u32 i = 0; i < cta->warp_count * kLanes; ++i) {
+      Lane& lane = cta->lanes[i];
+      if (lane.state != LaneState::in_cluster_barrier) continue;
+      lane.clocks.join(cluster.completed);
+      make_ready(lane);
+    }
+  }
+}
+
+// Releases to all of the cluster: unlike an arrival at a peer's mbarrier it waits for what its warp has
+// loaded.
+void call_cluster_arrive() {
+  note_place();
+  collective(kClusterArrive, 0, nullptr, "barrier.cluster.arrive", [](Warp& warp) {
+    Cluster& cluster = *me().cta->cluster;
+    if (warp.cluster_arrivals > warp.cluster_waits) {
+      found_fatal("cluster-barrier", "warp {} arrives at the cluster's barrier twice with no wait in between",
+                  warp.index);
+    }
+    ++warp.cluster_arrivals;
+    use_loads(warp);
+    cluster.arriving.join(release(me()));
+    advance_cluster_barrier(cluster);
+  });
+}
+
+void call_cluster_wait() {
+  note_place();
+  Lane& lane = me();
+  bool has_to_wait = false;
+  collective(kClusterWait, 0, &has_to_wait, "barrier.cluster.wait", [](Warp& warp) {
+    Cta& cta = *me().cta;
+    if (warp.cluster_waits == warp.cluster_arrivals) {
+      found_fatal("cluster-barrier", "warp {} waits at the cluster's barrier without having arrived",
+                  warp.index);
+    }
+    ++warp.cluster_waits;
+    if (cta.cluster->barrier_phase >= warp.cluster_arrivals) {
+      pass(cta, warp, cta.cluster->completed);
+      return;
+    }
+    for (u32 i = 0; i < kLanes; ++i) {
+      Lane& waiting = lane_of(cta, warp.index, i);
+      *static_cast<bool*>(warp.meeting.argument[i]) = true;
+      waiting.state = LaneState::in_cluster_barrier;
+      waiting.waits_in = "barrier.cluster.wait";
+    }
+    warp.ready = 0;
+  });
+  if (has_to_wait && lane.state == LaneState::in_cluster_barrier) lane.fiber.leave();
+}
+
+// Orders inits before later operations of the thread; the cluster's barrier releases them, too.
+void call_fence_mbarrier_init() {
+  note_place();
+}
+
 void call_setmaxnreg(int increase, int registers) {
   note_place();
   if (registers % 8 != 0 || registers < 24 || registers > 256) {

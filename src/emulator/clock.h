@@ -15,9 +15,16 @@ using u64 = std::uint64_t;
 constexpr u32 kLanes = 32;     // of a warp
 constexpr u32 kMaxWarps = 16;  // of a CTA
 
-// One component a warp, then one for each warp's copy engine, which reads and writes at its own time.
+// Components of a clock: one a warp of a cluster, one for each warp's copy engine, which reads and writes at
+// its own time, and one for each mbarrier that counts bytes of st.async, whose time is its phase.
+constexpr u32 kClusterWarps = 32;
+constexpr u32 kFirstEngine = kClusterWarps;
+constexpr u32 kFirstByteCount = 2 * kClusterWarps;
+constexpr u32 kByteCounts = 16;  // of a cluster
+constexpr u32 kComponents = kFirstByteCount + kByteCounts;
+
 struct Clock {
-  std::array<u32, 2 * kMaxWarps> at = {};
+  std::array<u32, kComponents> at = {};
 
   void join(const Clock& other) {
     for (std::size_t i = 0; i < at.size(); ++i) at[i] = std::max(at[i], other.at[i]);

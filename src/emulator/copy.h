@@ -1,7 +1,8 @@
-// Asynchronous copies from global to shared memory: each lane has a queue, each warp an engine that empties
-// the queues of its lanes when it likes.
+// Asynchronous copies from global to shared memory, and stores to that of a peer: each lane has a queue of
+// copies, each warp an engine that empties the queues of its lanes and delivers its stores when it likes.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -24,6 +25,16 @@ struct Copy {
   std::unique_ptr<Clocks> clocks = {};
 };
 
+// A st.async of 16 bytes on its way. Stores land in any order.
+struct AsyncStore {
+  Cta* target = nullptr;
+  u32 destination = 0, barrier = 0;  // offsets in the target's shared memory
+  std::array<u32, 4> value = {};
+  u32 lane = 0;  // its number in the cluster
+  Clocks clocks;
+  const void* place = nullptr;
+};
+
 struct CopyQueue {
   std::deque<Copy> queued;
   struct Landed {
@@ -35,12 +46,13 @@ struct CopyQueue {
   u32 group_of_next = 0;  // as the engine counts
 };
 
-// One turn of a warp's engine: some copies of one lane.
+// One turn of a warp's engine: some copies of one lane, or some stores.
 void run_engine(Cta& cta, u32 warp);
 
 void call_cp_async(u32 destination, const void* source, int source_bytes);
 void call_cp_async_commit_group();
 void call_cp_async_wait_group(int pending);
 void call_cp_async_mbarrier_arrive_noinc(u32 barrier);
+void call_st_async(u32 address, const u32* value, u32 barrier);
 
 }  // namespace smla::core::emulator

@@ -47,7 +47,7 @@ bool by_others(u32 cta) {
 
 // Whether what `lane` of this CTA did at `clock` of its warp is ordered before the running lane.
 bool ordered(u16 lane, u32 clock) {
-  return lane == me().index || clock <= me().clocks.seen.at[lane / kLanes];
+  return lane == me().index || clock <= me().clocks.seen.at[me().cta->warps[lane / kLanes].component];
 }
 
 void add_cta(u32& set) {

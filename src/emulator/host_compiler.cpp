@@ -136,4 +136,9 @@ void* CompiledKernels::entry(const std::string& name) const {
   return address;
 }
 
+unsigned CompiledKernels::cluster_size(const std::string& name) const {
+  const void* size = dlsym(library_, (std::string(kClusterSizeOf) + name).c_str());
+  return size ? *static_cast<const unsigned*>(size) : 1;
+}
+
 }  // namespace smla::core::emulator

@@ -21,6 +21,8 @@ class CompiledKernels {
 
   // The address of an entry. Error internal_error when there is none of that name.
   void* entry(const std::string& name) const;
+  // The CTAs of a cluster of that entry, as PTX_KERNEL_CLUSTER says in the text; 1 without.
+  unsigned cluster_size(const std::string& name) const;
   double compile_seconds() const { return compile_seconds_; }
 
  private:

@@ -11,6 +11,8 @@
 namespace smla::core::emulator {
 namespace {
 
+constexpr u32 kMostClusterCtas = 8;  // that every GPU with clusters runs
+
 double cpu_seconds() {
   timespec now;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -26,6 +28,16 @@ void check(const Grid& grid, const LaunchOptions& options) {
   if (grid.shared_bytes > kSharedLimit - kSharedBase) {
     fail(Status::invalid_argument, "{} bytes of shared memory are more than {}", grid.shared_bytes,
          kSharedLimit - kSharedBase);
+  }
+  if (grid.cluster < 1 || grid.cluster > kMostClusterCtas ||
+      grid.cluster * grid.threads > kClusterWarps * kLanes) {
+    fail(Status::invalid_argument,
+         "the emulator runs clusters of 1 to {} CTAs with {} threads together, and not {} of {}",
+         kMostClusterCtas, kClusterWarps * kLanes, grid.cluster, grid.threads);
+  }
+  if (grid.ctas % grid.cluster != 0) {
+    fail(Status::invalid_argument, "a grid of {} CTAs is no multiple of a cluster of {}", grid.ctas,
+         grid.cluster);
   }
   if (options.virtual_sms < 1 || options.virtual_sms > 8) {
     fail(Status::invalid_argument, "virtual_sms = {} is outside 1 .. 8", options.virtual_sms);
@@ -63,12 +75,17 @@ void launch(const Grid& grid, const LaunchOptions& options, const std::function<
   m.kernel = &kernel;
   m.calls.block_dim = {grid.threads, 1, 1};
   m.calls.grid_dim = {grid.ctas, 1, 1};
-  while (m.slots.size() < options.virtual_sms) m.slots.push_back(std::make_unique<Cta>());
-  for (std::size_t i = 0; i < options.virtual_sms; ++i) {
-    Cta& cta = *m.slots[i];
-    if (cta.lane_capacity < grid.threads) {
-      cta.lanes = std::make_unique<Lane[]>(grid.threads);
-      cta.lane_capacity = grid.threads;
+  m.clusters.assign(std::max(1u, options.virtual_sms / grid.cluster), {});
+  while (m.slots.size() < m.clusters.size() * grid.cluster) m.slots.push_back(std::make_unique<Cta>());
+  auto slot = m.slots.begin();
+  for (Cluster& cluster : m.clusters) {
+    for (u32 rank = 0; rank < grid.cluster; ++rank) {
+      Cta& cta = **slot++;
+      cluster.ctas.push_back(&cta);
+      if (cta.lane_capacity < grid.threads) {
+        cta.lanes = std::make_unique<Lane[]>(grid.threads);
+        cta.lane_capacity = grid.threads;
+      }
     }
   }
   {

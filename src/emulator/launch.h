@@ -10,7 +10,7 @@ namespace smla::core::emulator {
 
 struct LaunchOptions {
   std::uint64_t seed = 1;  // of the order in which warps, copies and CTAs run; the same seed is the same run
-  std::uint32_t virtual_sms = 2;          // CTAs side by side, 1 to 8
+  std::uint32_t virtual_sms = 2;          // CTAs side by side, 1 to 8; at least one cluster runs
   std::uint64_t step_limit = 50'000'000;  // of the scheduler; beyond it the kernel counts as endless
   std::size_t most_findings = 20;
 };
@@ -19,6 +19,7 @@ struct Grid {
   std::uint32_t ctas = 0;
   std::uint32_t threads = 0;       // a CTA: a multiple of 32, 512 at most
   std::uint32_t shared_bytes = 0;  // dynamic
+  std::uint32_t cluster = 1;       // neighbouring CTAs that run at the same time
 };
 
 // Runs `kernel` in every thread and appends to `report`. One launch at a time in a process; others wait.

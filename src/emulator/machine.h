@@ -1,5 +1,5 @@
-// The state of a launch: CTAs in flight with their warps and lanes. Everything else of the emulator works on
-// it.
+// The state of a launch: clusters of CTAs in flight with their warps and lanes. Everything else of the
+// emulator works on it.
 #pragma once
 
 #include <array>
@@ -19,17 +19,28 @@
 #include "emulator/mbarrier.h"
 #include "emulator/report.h"
 #include "emulator/shared_memory.h"
+#include "emulator/unused_loads.h"
 #include "emulator/wgmma.h"
 
 namespace smla::core::emulator {
 
 struct Cta;
+struct Cluster;
 
-enum class LaneState : u8 { ready, in_collective, in_barrier, in_mbarrier, in_setmaxnreg, done };
+enum class LaneState : u8 {
+  ready,
+  in_collective,
+  in_barrier,
+  in_cluster_barrier,
+  in_mbarrier,
+  in_setmaxnreg,
+  done
+};
 
 struct Lane : EmulatedThread {
   Cta* cta = nullptr;
-  u32 index = 0;  // in its CTA
+  u32 index = 0;   // in its CTA
+  u32 number = 0;  // in its cluster
   u32 warp = 0;
   u32 lane = 0;  // in its warp
   Fiber fiber;
@@ -57,13 +68,19 @@ struct Meeting {
 
 struct Warp {
   u32 index = 0;
+  u32 component = 0;        // of the clocks
   u32 ready = 0, live = 0;  // lanes
   Meeting meeting;
   u32 clock = 1, engine_clock = 1;
   bool clocks_differ = true;  // between its lanes
   u32 registers = 0;          // a thread
   u32 queued_copies = 0;      // in the queues of its lanes
+  std::vector<AsyncStore> async_stores;
+  u32 cluster_arrivals = 0, cluster_waits = 0;  // at the cluster's barrier
+  UnusedLoads unused_loads;
   WgmmaState wgmma;
+
+  u32 engine() const { return kFirstEngine + component; }
 };
 
 struct NamedBarrier {
@@ -75,8 +92,17 @@ struct NamedBarrier {
 
 constexpr u32 kNamedBarriers = 16;
 
+// The last access of a component of the clocks to the shared memory of a CTA of which it is no part.
+struct PeerAccess {
+  u32 clock = 0;
+  const void* place = nullptr;
+  const char* what = nullptr;
+};
+
 struct Cta {
   u32 index = 0;  // blockIdx.x
+  u32 rank = 0;   // in its cluster
+  Cluster* cluster = nullptr;
   u32 warp_count = 0;
   std::unique_ptr<Lane[]> lanes;  // warp_count * 32
   u32 lane_capacity = 0;
@@ -88,6 +114,18 @@ struct Cta {
   u32 registers_free = 0;
   u32 live_lanes = 0;
   std::array<u32, 2 * kMaxWarps> priority = {};
+  std::array<PeerAccess, kComponents> peer_accesses = {};
+  Clock seen_at_exit;  // by any of its lanes that have left
+};
+
+// CTAs that run at the same time; most clusters are of one.
+struct Cluster {
+  std::vector<Cta*> ctas;  // by rank
+  u32 barrier_phase = 0;   // completed ones of barrier.cluster
+  Clocks arriving, completed;
+  u32 byte_counts = 0;  // mbarriers that have counted bytes so far
+
+  bool of_several() const { return ctas.size() > 1; }
 };
 
 struct Machine {
@@ -99,6 +137,7 @@ struct Machine {
   bool stopped = false;
   u32 epoch = 0;  // number of the launch in this process
   std::vector<std::unique_ptr<Cta>> slots;
+  std::vector<Cluster> clusters;  // in flight
   const std::function<void()>* kernel = nullptr;
   sigjmp_buf crash;
 
@@ -118,6 +157,10 @@ inline Warp& my_warp() {
 }
 inline Lane& lane_of(Cta& cta, u32 warp, u32 lane) {
   return cta.lanes[warp * kLanes + lane];
+}
+inline const Lane& lane_of_number(const Cluster& cluster, u32 number) {
+  const u32 threads = cluster.ctas[0]->warp_count * kLanes;
+  return cluster.ctas[number / threads]->lanes[number % threads];
 }
 
 // Remembers where in the kernel's text the calling function was called: first statement of each function of

@@ -31,12 +31,12 @@ void call_ldmatrix(u32* r, u32 address, int transposed) {
   MatrixArgument mine = {address, r};
   collective(kLdmatrix, static_cast<u64>(transposed), &mine, "ldmatrix", [&](Warp& warp) {
     Cta& cta = *me().cta;
+    begin_load(cta, warp);
     for (u32 m = 0; m < 4; ++m) {
       u16 matrix[8][8];
       for (u32 row = 0; row < 8; ++row) {
         Lane& lane = lane_of(cta, warp.index, m * 8 + row);
-        const u32 from = matrix_of(warp, m * 8 + row).address;
-        check_shared_bounds(from, 16, 16, "ldmatrix");
+        const u32 from = own_shared(matrix_of(warp, m * 8 + row).address, 16, 16, "ldmatrix");
         shared_read(lane, from, 16, "ldmatrix");
         std::memcpy(matrix[row], cta.shared.data(from), 16);
       }
@@ -60,9 +60,8 @@ void call_stmatrix(u32 address, const u32* r) {
     for (u32 m = 0; m < 4; ++m) {
       for (u32 row = 0; row < 8; ++row) {
         Lane& lane = lane_of(cta, warp.index, m * 8 + row);
-        const u32 to = matrix_of(warp, m * 8 + row).address;
-        check_shared_bounds(to, 16, 16, "stmatrix");
-        shared_write(lane, to, 16, "stmatrix");
+        const u32 to = own_shared(matrix_of(warp, m * 8 + row).address, 16, 16, "stmatrix");
+        shared_write(cta, lane, to, 16, "stmatrix");
         u32 words[4];
         for (u32 j = 0; j < 4; ++j) words[j] = matrix_of(warp, row * 4 + j).registers[m];
         std::memcpy(cta.shared.data(to), words, 16);

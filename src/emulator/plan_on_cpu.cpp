@@ -162,10 +162,11 @@ Report run_call(const KernelSource& source, const CompiledKernels& kernels, cons
 
   Report report;
   for (const Launch& step : choose_launches(problem, config, source.kernels, call.lengths, order, layout)) {
-    const auto entry = reinterpret_cast<void (*)(Arguments)>(kernels.entry(kernel(source, step.role).name));
+    const std::string& name = kernel(source, step.role).name;
+    const auto entry = reinterpret_cast<void (*)(Arguments)>(kernels.entry(name));
     Report of_launch;
     launch(
-        {step.grid, step.threads, step.shared_bytes},
+        {step.grid, step.threads, step.shared_bytes, kernels.cluster_size(name)},
         {.seed = options.seed, .virtual_sms = options.virtual_sms, .step_limit = options.step_limit},
         [&] { entry(arguments); }, of_launch);
     for (Finding& finding : of_launch.findings)

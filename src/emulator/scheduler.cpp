@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "emulator/barrier.h"
 #include "emulator/deadlock.h"
 
 namespace smla::core::emulator {
@@ -13,6 +14,17 @@ struct Candidate {
   u32 agent;
 };
 
+// A CTA's shared memory lasts until its last thread leaves.
+void leave_cta(Lane& lane) {
+  Cta& cta = *lane.cta;
+  --cta.live_lanes;
+  if (cta.cluster->of_several()) {
+    cta.seen_at_exit.join(lane.clocks.seen);
+    if (cta.live_lanes == 0) check_peer_accesses(cta);
+  }
+  advance_cluster_barrier(*cta.cluster);  // which waits for threads that have not left
+}
+
 void lane_main() {
   for (;;) {
     (*machine().kernel)();
@@ -23,15 +35,16 @@ void lane_main() {
     }
     warp.live &= ~(1u << lane.lane);
     if (warp.meeting.arrived) diverged(warp, "the end of the kernel");
-    --lane.cta->live_lanes;
     lane.state = LaneState::done;
     warp.ready &= ~(1u << lane.lane);
+    leave_cta(lane);
     lane.fiber.leave();
   }
 }
 
-void start_cta(Cta& cta, u32 index, const Grid& grid) {
+void start_cta(Cta& cta, u32 index, u32 rank, const Grid& grid) {
   cta.index = index;
+  cta.rank = rank;
   cta.warp_count = grid.threads / kLanes;
   cta.shared.restart(grid.shared_bytes);
   cta.barriers.fill({});
@@ -39,11 +52,14 @@ void start_cta(Cta& cta, u32 index, const Grid& grid) {
   for (auto& log : cta.wgmma_log) log.clear();
   cta.registers_free = 0;  // a launch gives every thread its share; setmaxnreg.dec gives some back
   cta.live_lanes = grid.threads;
+  cta.peer_accesses.fill({});
+  cta.seen_at_exit = {};
   const u32 registers = std::min(248u, 65536 / grid.threads / 8 * 8);
   for (u32 w = 0; w < cta.warp_count; ++w) {
     Warp& warp = cta.warps[w];
     warp = {};
     warp.index = w;
+    warp.component = rank * cta.warp_count + w;
     warp.ready = warp.live = ~0u;
     warp.registers = registers;
   }
@@ -51,8 +67,10 @@ void start_cta(Cta& cta, u32 index, const Grid& grid) {
     Lane& lane = cta.lanes[i];
     lane.thread_index = {i, 0, 0};
     lane.block_index = {index, 0, 0};
+    lane.cluster_rank = rank;
     lane.cta = &cta;
     lane.index = i;
+    lane.number = rank * grid.threads + i;
     lane.warp = i / kLanes;
     lane.lane = i % kLanes;
     lane.state = LaneState::ready;
@@ -67,12 +85,29 @@ void start_cta(Cta& cta, u32 index, const Grid& grid) {
   ++machine().report->ctas;
 }
 
+void start_cluster(Cluster& cluster, u32 index, const Grid& grid) {
+  cluster.barrier_phase = cluster.byte_counts = 0;
+  cluster.arriving = cluster.completed = {};
+  for (u32 rank = 0; rank < grid.cluster; ++rank) {
+    cluster.ctas[rank]->cluster = &cluster;
+    start_cta(*cluster.ctas[rank], index * grid.cluster + rank, rank, grid);
+  }
+}
+
+bool has_ended(const Cluster& cluster) {
+  return std::all_of(cluster.ctas.begin(), cluster.ctas.end(), [](const Cta* cta) {
+    return cta->live_lanes == 0 && std::all_of(cta->warps.begin(), cta->warps.begin() + cta->warp_count,
+                                               [](const Warp& warp) { return warp.async_stores.empty(); });
+  });
+}
+
 std::vector<Candidate> candidates_of(const std::vector<Cta*>& running, std::vector<Candidate> reuse) {
   reuse.clear();
   for (Cta* cta : running) {
     for (u32 w = 0; w < cta->warp_count; ++w) {
       if (cta->warps[w].ready) reuse.push_back({cta, w});
-      if (cta->warps[w].queued_copies) reuse.push_back({cta, kMaxWarps + w});
+      if (cta->warps[w].queued_copies || !cta->warps[w].async_stores.empty())
+        reuse.push_back({cta, kMaxWarps + w});
     }
   }
   return reuse;
@@ -120,13 +155,13 @@ bool has_queued_copies(const Cta& cta) {
   return false;
 }
 
-// Most seeds start CTAs in their order, as the hardware was seen to; PTX promises none, so every fourth
+// Most seeds start clusters in their order, as the hardware was seen to; PTX promises none, so every fourth
 // shuffles them.
-std::vector<u32> start_order(u32 ctas) {
-  std::vector<u32> order(ctas);
+std::vector<u32> start_order(u32 clusters) {
+  std::vector<u32> order(clusters);
   std::iota(order.begin(), order.end(), 0u);
   if (machine().options.seed % 4 == 3) {
-    for (u32 i = ctas; i > 1; --i) std::swap(order[i - 1], order[machine().random() % i]);
+    for (u32 i = clusters; i > 1; --i) std::swap(order[i - 1], order[machine().random() % i]);
   }
   return order;
 }
@@ -135,33 +170,35 @@ std::vector<u32> start_order(u32 ctas) {
 
 void run_grid(const Grid& grid) {
   Machine& m = machine();
-  const std::vector<u32> order = start_order(grid.ctas);
+  const std::vector<u32> order = start_order(grid.ctas / grid.cluster);
   std::size_t next = 0;
   std::vector<Cta*> running;
-  for (u32 i = 0; i < m.options.virtual_sms && next < order.size(); ++i) {
-    start_cta(*m.slots[i], order[next++], grid);
-    for (u32& priority : m.slots[i]->priority) priority = static_cast<u32>(m.random());
-    running.push_back(m.slots[i].get());
+  for (Cluster& cluster : m.clusters) {
+    if (next == order.size()) break;
+    start_cluster(cluster, order[next++], grid);
+    for (Cta* cta : cluster.ctas) {
+      for (u32& priority : cta->priority) priority = static_cast<u32>(m.random());
+      running.push_back(cta);
+    }
   }
   std::vector<Candidate> candidates;
   u64 steps = 0;
   while (!running.empty() && !m.stopped) {
     for (std::size_t i = 0; i < running.size();) {
       Cta& cta = *running[i];
-      if (cta.live_lanes > 0) {
-        ++i;
-        continue;
-      }
-      if (has_queued_copies(cta)) {
+      if (cta.live_lanes == 0 && has_queued_copies(cta)) {
         found_at_end("exit-with-cp.async-pending",
                      fmt::format("CTA {} has ended with copies that nobody has waited for", cta.index));
         return;
       }
-      if (next < order.size()) {
-        start_cta(cta, order[next++], grid);
+      if (cta.rank > 0 || cta.live_lanes > 0 || !has_ended(*cta.cluster)) {
+        ++i;
+      } else if (next < order.size()) {
+        start_cluster(*cta.cluster, order[next++], grid);
         ++i;
       } else {
-        running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+        const auto first = running.begin() + static_cast<std::ptrdiff_t>(i);
+        running.erase(first, first + grid.cluster);
       }
     }
     candidates = candidates_of(running, std::move(candidates));
@@ -205,8 +242,22 @@ void yield() {
 Clocks release(Lane& lane) {
   Warp& warp = lane.cta->warps[lane.warp];
   Clocks clocks = lane.clocks;
-  clocks.seen.at[lane.warp] = warp.clock++;
+  clocks.seen.at[warp.component] = warp.clock++;
   warp.clocks_differ = true;
+  return clocks;
+}
+
+Clocks release_to_peer(Lane& lane) {
+  Clocks clocks = release(lane);
+  for (Cta* cta : lane.cta->cluster->ctas) {
+    for (u32 w = 0; w < cta->warp_count; ++w) {
+      Warp& warp = cta->warps[w];
+      u32& seen = clocks.seen.at[warp.component];
+      const u32 done = warp.unused_loads.done_of(seen);
+      if (done < seen) warp.unused_loads.overtaken_at(seen);
+      seen = done;
+    }
+  }
   return clocks;
 }
 
@@ -220,13 +271,21 @@ void join_lanes(Warp& warp) {
   if (warp.clocks_differ) {
     Clocks joined = lanes[0].clocks;
     for (u32 i = 1; i < kLanes; ++i) joined.join(lanes[i].clocks);
-    joined.seen.at[warp.index] = warp.clock;
+    joined.seen.at[warp.component] = warp.clock;
     for (u32 i = 0; i < kLanes; ++i) lanes[i].clocks = joined;
     warp.clocks_differ = false;
   } else {
-    for (u32 i = 0; i < kLanes; ++i) lanes[i].clocks.seen.at[warp.index] = warp.clock;
+    for (u32 i = 0; i < kLanes; ++i) lanes[i].clocks.seen.at[warp.component] = warp.clock;
   }
   ++warp.clock;
+}
+
+void begin_load(const Cta& cta, Warp& warp) {
+  if (cta.cluster->of_several()) warp.unused_loads.load(warp.clock);
+}
+
+void use_loads(Warp& warp) {
+  warp.unused_loads.use_all(warp.clock);
 }
 
 void diverged(Warp& warp, const char* what) {

@@ -15,8 +15,14 @@ void yield();                                       // the running lane, to whoe
 
 // What the lane's warp has done up to here, for those who acquire it; what it does from here on is later.
 Clocks release(Lane& lane);
+// The same at an arrival in another CTA, which loads may be behind whose values nobody has used.
+Clocks release_to_peer(Lane& lane);
 void acquire(Lane& lane, const Clocks& clocks);
 void join_lanes(Warp& warp);  // all lanes of the running lane's warp know what each of them knows
+
+// In a cluster of several CTAs: a load of the warp that is unused so far, and a use of all of them.
+void begin_load(const Cta& cta, Warp& warp);
+void use_loads(Warp& warp);
 
 enum Operation {
   kWgmma = 1,
@@ -30,7 +36,10 @@ enum Operation {
   kLdmatrix,
   kStmatrix,
   kShuffle,
-  kBallot
+  kBallot,
+  kAll,
+  kClusterArrive,
+  kClusterWait
 };
 
 // Where the lanes that wait for the running lane's warp stand.

@@ -4,39 +4,55 @@
 
 #include "emulator/findings.h"
 #include "emulator/machine.h"
+#include "emulator/scheduler.h"
 
 namespace smla::core::emulator {
 namespace {
 
 bool is_own(const SharedWrite& write, const Lane& lane) {
-  return write.lane == lane.index && write.component < kMaxWarps;
+  return write.lane == lane.number && write.component < kClusterWarps;
 }
 
 // Whether the writing lane itself has executed fence.proxy.async after the write, and no later than `up_to`,
 // what the reader has seen of its warp.
 bool fenced_by_writer(const Cta& cta, const SharedWrite& write, u32 up_to) {
-  const Lane& writer = cta.lanes[write.lane];
+  const Lane& writer = lane_of_number(*cta.cluster, write.lane);
   for (u32 i = 0; i < std::min<u32>(writer.fence_count, static_cast<u32>(writer.fences.size())); ++i) {
     if (writer.fences[i] >= write.clock && writer.fences[i] <= up_to) return true;
   }
   return false;
 }
 
-std::string writer_of(const SharedWrite& write) {
-  return fmt::format("warp {} lane {}", write.lane / kLanes, write.lane % kLanes);
+std::string writer_of(const Cta& cta, const SharedWrite& write) {
+  const Lane& writer = lane_of_number(*cta.cluster, write.lane);
+  return fmt::format("warp {} lane {}{}", writer.warp, writer.lane, of_cta(*writer.cta));
+}
+
+const char* instruction_of(const SharedWrite& write) {
+  return write.flags & kAsyncStored ? "st.async" : "cp.async";
 }
 
 // What is wrong with reading a piece in this state, apart from its order.
-bool check_readable(const SharedWrite& write, u32 address, const char* what) {
+bool check_readable(const Cta& cta, const SharedWrite& write, u32 offset, const char* what) {
   if (!(write.flags & kWritten)) {
-    found("uninitialised", "{} reads {}, which nobody has written", what, shared_place(address));
+    found("uninitialised", "{} reads {}, which nobody has written", what, shared_place(cta, offset));
   } else if (write.flags & kMbarrier) {
-    found("mbarrier-read", "{} reads the mbarrier at {}", what, shared_place(address));
+    found("mbarrier-read", "{} reads the mbarrier at {}", what, shared_place(cta, offset));
   } else if (write.flags & kInFlight) {
-    found("read-before-cp.async", "{} reads {} before the cp.async of {} that fills it is complete", what,
-          shared_place(address), writer_of(write));
+    found(fmt::format("read-before-{}", instruction_of(write)),
+          fmt::format("{} reads {} before the {} of {} that fills it is complete", what,
+                      shared_place(cta, offset), instruction_of(write), writer_of(cta, write)));
   } else {
     return true;
+  }
+  return false;
+}
+
+// Whether something that a warp of the CTA has done is ordered before the lane. A peer that knows of nothing
+// does not know that the CTA runs.
+bool knows_of(const Lane& lane, const Cta& cta) {
+  for (u32 w = 0; w < cta.warp_count; ++w) {
+    if (lane.clocks.seen.at[cta.warps[w].component] > 0) return true;
   }
   return false;
 }
@@ -75,83 +91,149 @@ u32 SharedMemory::static_array(int key, u32 bytes) {
   return address;
 }
 
-std::string shared_place(u32 address) {
-  return fmt::format("shared address 0x{:x} (byte {} of the CTA's)", address, address - kSharedBase);
+std::string of_cta(const Cta& cta) {
+  return in_lane() && me().cta == &cta ? "" : fmt::format(" of CTA {}", cta.index);
 }
 
-void check_shared_bounds(u32 address, u32 bytes, u32 alignment, const char* what) {
-  const u32 end = me().cta->shared.end();
-  if (address < kSharedBase || address > end || bytes > end - address) {
+std::string shared_place(const Cta& cta, u32 offset) {
+  const std::string owner = in_lane() && me().cta == &cta ? "the CTA" : fmt::format("CTA {}", cta.index);
+  return fmt::format("shared address 0x{:x} (byte {} of {}'s)", cta.rank << kRankShift | offset,
+                     offset - kSharedBase, owner);
+}
+
+void check_shared_bounds(const Cta& cta, u32 offset, u32 bytes, u32 alignment, const char* what) {
+  const u32 end = cta.shared.end(), rank = cta.rank << kRankShift;
+  if (offset < kSharedBase || offset > end || bytes > end - offset) {
     found_fatal("shared-oob", "{} of {} bytes at shared address 0x{:x}, outside [0x{:x}, 0x{:x})", what,
-                bytes, address, kSharedBase, end);
+                bytes, rank | offset, rank | kSharedBase, rank | end);
   }
-  if (address % alignment != 0) {
-    found_fatal("misaligned", "{} at shared address 0x{:x}, which is no multiple of {}", what, address,
+  if (offset % alignment != 0) {
+    found_fatal("misaligned", "{} at shared address 0x{:x}, which is no multiple of {}", what, rank | offset,
                 alignment);
   }
 }
 
-void shared_write(Lane& lane, u32 address, u32 bytes, const char* what, bool in_flight) {
-  Cta& cta = *lane.cta;
+u32 own_shared(u32 address, u32 bytes, u32 alignment, const char* what) {
+  const Cta& cta = *me().cta;
+  const u32 offset = address ^ (cta.rank << kRankShift);
+  if (address >> kRankShift != cta.rank && address >> kRankShift < cta.cluster->ctas.size()) {
+    found_fatal(
+        "shared-rank",
+        "{} at shared address 0x{:x}, which names the CTA of rank {}, by one of rank {}: an address of "
+        "shared::cta carries the rank of its own CTA",
+        what, address, address >> kRankShift, cta.rank);
+  }
+  check_shared_bounds(cta, offset, bytes, alignment, what);
+  return offset;
+}
+
+SharedPlace cluster_shared(u32 address, u32 bytes, u32 alignment, const char* what) {
+  const Lane& lane = me();
+  const Cluster& cluster = *lane.cta->cluster;
+  const u32 rank = address >> kRankShift;
+  if (rank >= cluster.ctas.size()) {
+    found_fatal("shared-oob", "{} at shared::cluster address 0x{:x}, of rank {} in a cluster of {}", what,
+                address, rank, cluster.ctas.size());
+  }
+  Cta& cta = *cluster.ctas[rank];
+  const u32 offset = address ^ (rank << kRankShift);
+  check_shared_bounds(cta, offset, bytes, alignment, what);
+  if (&cta != lane.cta && cta.live_lanes == 0) {
+    found("peer-exited", "{} to {}, and the CTA has ended", what, shared_place(cta, offset));
+  } else if (&cta != lane.cta && !knows_of(lane, cta)) {
+    found("peer-not-started", "{} to {}, and nothing says that the CTA has begun", what,
+          shared_place(cta, offset));
+  }
+  return {cta, offset};
+}
+
+void note_peer_access(Cta& cta, u32 component, u32 clock, const void* place, const char* what) {
+  cta.peer_accesses[component] = {clock, place, what};
+}
+
+void check_peer_accesses(const Cta& cta) {
+  for (u32 component = 0; component < kComponents; ++component) {
+    const PeerAccess& access = cta.peer_accesses[component];
+    if (access.clock <= cta.seen_at_exit.at[component]) continue;
+    found(
+        "peer-exited",
+        fmt::format(
+            "the shared memory of CTA {} may be gone when this {} comes there: nothing orders it before the "
+            "end of the CTA, which is here",
+            cta.index, access.what),
+        access.place);
+  }
+}
+
+void shared_write(Cta& cta, Lane& lane, u32 offset, u32 bytes, const char* what, u8 in_flight) {
   const Clock& seen = lane.clocks.seen;
-  const Warp& warp = cta.warps[lane.warp];
-  cta.shared.each(address, bytes, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
+  const Warp& warp = lane.cta->warps[lane.warp];
+  cta.shared.each(offset, bytes, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
     if (write.flags & kMbarrier)
-      found("mbarrier-overwritten", "{} on the mbarrier at {}", what, shared_place(piece));
+      found("mbarrier-overwritten", "{} on the mbarrier at {}", what, shared_place(cta, piece));
     if (write.flags & kInFlight) {
-      found("write-over-cp.async", "{} to {}, the destination of a cp.async in flight of {}", what,
-            shared_place(piece), writer_of(write));
+      found(fmt::format("write-over-{}", instruction_of(write)),
+            fmt::format("{} to {}, the destination of a {} in flight of {}", what, shared_place(cta, piece),
+                        instruction_of(write), writer_of(cta, write)));
     } else if ((write.flags & kWritten) && !is_own(write, lane) && write.clock > seen.at[write.component]) {
-      found("race-WAW", "{} to {} is not ordered after the write of {}", what, shared_place(piece),
-            writer_of(write));
+      found("race-WAW", "{} to {} is not ordered after the write of {}", what, shared_place(cta, piece),
+            writer_of(cta, write));
     }
     for (u32 reader = 0; reader < cta.warp_count; ++reader) {
-      if (reads[reader] <= seen.at[reader]) continue;
+      const Warp& reading = cta.warps[reader];
+      if (reads[reader] <= seen.at[reading.component]) continue;
       if (reads[reader] & kReadInFlight) {
-        found("write-under-wgmma", "{} to {}, which a wgmma in flight of warp {} reads", what,
-              shared_place(piece), reader);
-      } else if (reader != lane.warp) {
-        found("race-WAR", "{} to {} is not ordered after the read of warp {}", what, shared_place(piece),
-              reader);
+        found("write-under-wgmma", "{} to {}, which a wgmma in flight of warp {}{} reads", what,
+              shared_place(cta, piece), reader, of_cta(cta));
+      } else if (&reading != &warp) {
+        found("race-WAR", "{} to {} is not ordered after the read of warp {}{}{}", what,
+              shared_place(cta, piece), reader, of_cta(cta),
+              reading.unused_loads.overtaken(reads[reader])
+                  ? ": nobody used what it read before the arrival, which may overtake the load"
+                  : "");
       } else {
         continue;  // the lanes of one warp: README.md, "Not modelled"
       }
       break;
     }
+    const u16 number = static_cast<u16>(lane.number);
     if (in_flight) {
-      write = {warp.engine_clock, static_cast<u16>(lane.index), static_cast<u8>(kMaxWarps + lane.warp),
-               kInFlight | kWritten};
+      write = {warp.engine_clock, number, static_cast<u8>(warp.engine()),
+               static_cast<u8>(kInFlight | kWritten | in_flight)};
     } else {
-      write = {warp.clock, static_cast<u16>(lane.index), static_cast<u8>(lane.warp), kWritten};
+      write = {warp.clock, number, static_cast<u8>(warp.component), kWritten};
     }
   });
+  if (&cta != lane.cta && !in_flight) note_peer_access(cta, warp.component, warp.clock, lane.place, what);
 }
 
-void shared_read(Lane& lane, u32 address, u32 bytes, const char* what) {
-  const u32 clock = lane.cta->warps[lane.warp].clock;
-  lane.cta->shared.each(address, bytes, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
-    if (check_readable(write, piece, what) && !is_own(write, lane) &&
+void shared_read(Lane& lane, u32 offset, u32 bytes, const char* what) {
+  Cta& cta = *lane.cta;
+  const u32 clock = cta.warps[lane.warp].clock;
+  cta.shared.each(offset, bytes, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
+    if (check_readable(cta, write, piece, what) && !is_own(write, lane) &&
         write.clock > lane.clocks.seen.at[write.component]) {
-      found("race-RAW", "{} of {} is not ordered after the write of {}", what, shared_place(piece),
-            writer_of(write));
+      found("race-RAW", "{} of {} is not ordered after the write of {}", what, shared_place(cta, piece),
+            writer_of(cta, write));
     }
     if (!(reads[lane.warp] & kReadInFlight)) reads[lane.warp] = clock;
   });
 }
 
-void shared_read_async(Lane& lane, u32 address, u32 mark, const char* what) {
+void shared_read_async(Lane& lane, u32 offset, u32 mark, const char* what) {
+  Cta& cta = *lane.cta;
   const Clocks& clocks = lane.clocks;
-  lane.cta->shared.each(address, 16, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
-    if (check_readable(write, piece, what)) {
+  cta.shared.each(offset, 16, [&](SharedWrite& write, SharedReads& reads, u32 piece) {
+    if (check_readable(cta, write, piece, what)) {
       const u32 seen = clocks.seen.at[write.component];
       if (write.clock > seen) {
-        found("race-RAW", "{} of {} is not ordered after the write of {}", what, shared_place(piece),
-              writer_of(write));
+        found("race-RAW", "{} of {} is not ordered after the write of {}", what, shared_place(cta, piece),
+              writer_of(cta, write));
       } else if (write.clock > clocks.fenced.at[write.component] &&
-                 (write.component >= kMaxWarps || !fenced_by_writer(*lane.cta, write, seen))) {
+                 (write.component >= kClusterWarps || !fenced_by_writer(cta, write, seen))) {
         found("no-proxy-fence",
               "{} of {}, which {} wrote through the generic proxy, with no fence.proxy.async since", what,
-              shared_place(piece), writer_of(write));
+              shared_place(cta, piece), writer_of(cta, write));
       }
     }
     reads[lane.warp] = mark;
@@ -169,45 +251,64 @@ void* call_static_shared(int line, int bytes) {
 }
 
 u32 call_shared_address(const void* pointer) {
-  return me().cta->shared.address_of(pointer);
+  const Cta& cta = *me().cta;
+  return cta.rank << kRankShift | cta.shared.address_of(pointer);
 }
 
 void call_st_shared(u32 address, const void* value, int bytes) {
   note_place();
-  const u32 n = static_cast<u32>(bytes);
-  check_shared_bounds(address, n, n, "st.shared");
-  shared_write(me(), address, n, "st.shared");
-  std::memcpy(me().cta->shared.data(address), value, n);
+  const u32 n = static_cast<u32>(bytes), offset = own_shared(address, n, n, "st.shared");
+  shared_write(*me().cta, me(), offset, n, "st.shared");
+  std::memcpy(me().cta->shared.data(offset), value, n);
 }
 
 void call_ld_shared(void* value, u32 address, int bytes) {
   note_place();
-  const u32 n = static_cast<u32>(bytes);
-  check_shared_bounds(address, n, n, "ld.shared");
-  shared_read(me(), address, n, "ld.shared");
-  std::memcpy(value, me().cta->shared.data(address), n);
+  const u32 n = static_cast<u32>(bytes), offset = own_shared(address, n, n, "ld.shared");
+  begin_load(*me().cta, my_warp());
+  shared_read(me(), offset, n, "ld.shared");
+  std::memcpy(value, me().cta->shared.data(offset), n);
 }
 
 // Atomics do not race with one another: a word that both sides touched by atomics alone is left as its first
 // writer's.
 u32 call_atom_shared_or(u32 address, u32 bits) {
   note_place();
-  check_shared_bounds(address, 4, 4, "atom.shared");
+  const u32 offset = own_shared(address, 4, 4, "atom.shared");
   Lane& lane = me();
-  lane.cta->shared.each(address, 4, [&](SharedWrite& write, SharedReads&, u32 piece) {
+  Cta& cta = *lane.cta;
+  cta.shared.each(offset, 4, [&](SharedWrite& write, SharedReads&, u32 piece) {
     if (!(write.flags & kAtomic)) {
       shared_read(lane, piece, 4, "atom.shared");
-      shared_write(lane, piece, 4, "atom.shared");
+      shared_write(cta, lane, piece, 4, "atom.shared");
     }
-    write = {lane.cta->warps[lane.warp].clock, static_cast<u16>(lane.index), static_cast<u8>(lane.warp),
-             kWritten | kAtomic};
+    const Warp& warp = cta.warps[lane.warp];
+    write = {warp.clock, static_cast<u16>(lane.number), static_cast<u8>(warp.component), kWritten | kAtomic};
   });
   u32 old;
-  u8* word = lane.cta->shared.data(address);
+  u8* word = cta.shared.data(offset);
   std::memcpy(&old, word, 4);
   const u32 now = old | bits;
   std::memcpy(word, &now, 4);
   return old;
+}
+
+u32 call_mapa(u32 address, u32 rank) {
+  note_place();
+  const Cta& cta = *me().cta;
+  if (rank >= cta.cluster->ctas.size() || address >> kRankShift != cta.rank) {
+    found_fatal("shared-rank",
+                "mapa of shared address 0x{:x} to rank {}, by a CTA of rank {} in a cluster of {}", address,
+                rank, cta.rank, cta.cluster->ctas.size());
+  }
+  return address ^ (cta.rank ^ rank) << kRankShift;
+}
+
+void call_st_shared_cluster(u32 address, u32 value) {
+  note_place();
+  const SharedPlace place = cluster_shared(address, 4, 4, "st.shared::cluster");
+  shared_write(place.cta, me(), place.offset, 4, "st.shared::cluster");
+  std::memcpy(place.cta.shared.data(place.offset), &value, 4);
 }
 
 }  // namespace smla::core::emulator

@@ -10,8 +10,12 @@
 
 namespace smla::core::emulator {
 
+struct Cta;
 struct Lane;
 
+// Addresses of a cluster: the rank of the CTA, and in the lower bits the offset in its window. Offsets are
+// what the functions of this room take, but for those that turn one into the other.
+constexpr u32 kRankShift = 24;
 constexpr u32 kSharedBase = 1024;  // where dynamic shared memory starts; the system has what lies below
 constexpr u32 kSharedLimit = (1 + 227) * 1024;  // of sm_90
 constexpr u32 kStaticReserve = 8 * 1024;        // behind the dynamic part
@@ -19,18 +23,20 @@ constexpr u32 kStaticReserve = 8 * 1024;        // behind the dynamic part
 // The last write to a piece.
 struct SharedWrite {
   u32 clock = 0;
-  u16 lane = 0;      // in the CTA
-  u8 component = 0;  // of the clocks: the writer's warp, or its copy engine
+  u16 lane = 0;  // in the cluster
+  u8 component =
+      0;  // of the clocks: the writer's warp, its copy engine, or the mbarrier that counted the bytes
   u8 flags = 0;
 };
 enum SharedWriteFlag : u8 {
-  kInFlight = 1,  // the destination of a cp.async that is not complete
+  kInFlight = 1,  // the destination of a cp.async or st.async that is not complete
   kWritten = 2,
-  kMbarrier = 4,  // belongs to an mbarrier object
-  kAtomic = 8,    // by an atomic operation
+  kMbarrier = 4,      // belongs to an mbarrier object
+  kAtomic = 8,        // by an atomic operation
+  kAsyncStored = 16,  // by st.async
 };
 
-// The last read of each warp: its clock, or this bit and the group of a wgmma that still reads.
+// The last read of each warp of the CTA: its clock, or this bit and the group of a wgmma that still reads.
 constexpr u32 kReadInFlight = 0x80000000u;
 using SharedReads = std::array<u32, kMaxWarps>;
 
@@ -80,17 +86,35 @@ class SharedMemory {
 };
 
 // Ends the run unless the range lies in the CTA's shared memory and is aligned.
-void check_shared_bounds(u32 address, u32 bytes, u32 alignment, const char* what);
+void check_shared_bounds(const Cta& cta, u32 offset, u32 bytes, u32 alignment, const char* what);
 
-// Checks and records an access of `lane`. in_flight: the destination of a cp.async.
-void shared_write(Lane& lane, u32 address, u32 bytes, const char* what, bool in_flight = false);
-void shared_read(Lane& lane, u32 address, u32 bytes, const char* what);
+// The offset that a shared::cta address of the running lane names. Ends the run unless it carries the rank of
+// the lane's own CTA, and for the same reasons as check_shared_bounds.
+u32 own_shared(u32 address, u32 bytes, u32 alignment, const char* what);
+
+// What a shared::cluster address names. A finding when that CTA may not have begun yet, or has ended.
+struct SharedPlace {
+  Cta& cta;
+  u32 offset;
+};
+SharedPlace cluster_shared(u32 address, u32 bytes, u32 alignment, const char* what);
+
+// Remembers that the component has touched the memory of another CTA at its time `clock`, ...
+void note_peer_access(Cta& cta, u32 component, u32 clock, const void* place, const char* what);
+// ... for the end of that CTA, which has to come later.
+void check_peer_accesses(const Cta& cta);
+
+// Checks and records an access of `lane`, to its own CTA's memory, or a write to that of `cta`. in_flight: 0,
+// or the flags of a write that lands later.
+void shared_write(Cta& cta, Lane& lane, u32 offset, u32 bytes, const char* what, u8 in_flight = 0);
+void shared_read(Lane& lane, u32 offset, u32 bytes, const char* what);
 
 // 16 bytes read by the asynchronous proxy for a wgmma of `lane`'s warp, in flight until its group `mark` has
 // been waited for.
-void shared_read_async(Lane& lane, u32 address, u32 mark, const char* what);
+void shared_read_async(Lane& lane, u32 offset, u32 mark, const char* what);
 
-std::string shared_place(u32 address);
+std::string shared_place(const Cta& cta, u32 offset);
+std::string of_cta(const Cta& cta);  // " of CTA 3" when that is not the running lane's
 
 // The table's functions.
 void* call_dynamic_shared();
@@ -99,5 +123,7 @@ u32 call_shared_address(const void* pointer);
 void call_st_shared(u32 address, const void* value, int bytes);
 void call_ld_shared(void* value, u32 address, int bytes);
 u32 call_atom_shared_or(u32 address, u32 bits);
+u32 call_mapa(u32 address, u32 rank);
+void call_st_shared_cluster(u32 address, u32 value);
 
 }  // namespace smla::core::emulator

@@ -124,6 +124,7 @@ void retire(Cta& cta, Warp& warp, u32 group) {
       }
     }
     Accumulator* d = op.accumulator;
+    if (op.a_in_registers) warp.unused_loads.use(op.loads_before, warp.clock);
     if (--d->pending == 0) {
       bool touched = false;
       each_accumulator(*d, [&](float& r, float& value) {
@@ -203,7 +204,7 @@ void check_operand(Cta& cta, Warp& warp, u64 descriptor, bool transposed, u32 fi
                    const char* what) {
   Lane& lane = lane_of(cta, warp.index, 0);  // all lanes have met, so their clocks are one
   each_piece(WgmmaDescriptor(descriptor), transposed, first, count, [&](u32 address, u32, u32) {
-    check_shared_bounds(address, 16, 16, what);
+    check_shared_bounds(cta, address, 16, 16, what);
     shared_read_async(lane, address, mark, what);
   });
 }
@@ -241,6 +242,7 @@ void call_wgmma(float* d, int n, const u32* a_fragment, unsigned long long a, un
                                                          .is_bf16 = is_bf16 != 0,
                                                          .a_in_registers = a_fragment != nullptr});
     op.place = me().place;
+    if (op.a_in_registers) op.loads_before = warp.unused_loads.cut();
     for (u32 lane = 0; op.a_in_registers && lane < kLanes; ++lane) {
       op.a_registers[lane] = arguments[lane]->a;
       std::memcpy(op.a_values[lane].data(), arguments[lane]->a, 16);

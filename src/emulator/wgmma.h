@@ -27,6 +27,7 @@ struct WgmmaInFlight {
   bool scale_d, trans_a, trans_b, is_bf16;
   bool a_in_registers;
   bool executed = false;
+  std::size_t loads_before = 0;  // runs of the warp's unused loads
   std::array<const u32*, kLanes> a_registers = {};
   std::array<std::array<u32, 4>, kLanes> a_values = {};
   const void* place = nullptr;

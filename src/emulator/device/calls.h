@@ -9,6 +9,7 @@ struct EmulatedDim3 {
 struct EmulatedThread {
   EmulatedDim3 thread_index;
   EmulatedDim3 block_index;
+  unsigned int cluster_rank;
 };
 
 enum EmulatedShuffle { kShuffleXor, kShuffleIndex, kShuffleUp, kShuffleDown };
@@ -36,23 +37,32 @@ struct EmulatorCalls {
   void (*stmatrix)(unsigned int address, const unsigned int* r);
   unsigned int (*shuffle)(unsigned int mask, unsigned int value, int how, int argument);
   unsigned int (*ballot)(unsigned int mask, int predicate);
+  int (*all)(unsigned int mask, int predicate);
   void (*syncwarp)(unsigned int mask);
   void (*bar)(int barrier, int threads, int waits);
+  void (*cluster_arrive)();
+  void (*cluster_wait)();
 
   void (*fence_proxy_async)();
+  void (*fence_mbarrier_init)();
   void (*mbarrier_init)(unsigned int barrier, int arrivals);
   void (*mbarrier_arrive)(unsigned int barrier);
+  void (*mbarrier_arrive_cluster)(unsigned int barrier);
+  void (*mbarrier_arrive_expect_tx)(unsigned int barrier, unsigned int bytes);
   void (*mbarrier_wait_parity)(unsigned int barrier, int parity);
 
   void (*cp_async)(unsigned int destination, const void* source, int source_bytes);
   void (*cp_async_commit_group)();
   void (*cp_async_wait_group)(int pending);
   void (*cp_async_mbarrier_arrive_noinc)(unsigned int barrier);
+  void (*st_async)(unsigned int address, const unsigned int* value, unsigned int barrier);
   void (*bulk_prefetch)(const void* source, int bytes);
 
   void (*st_shared)(unsigned int address, const void* value, int bytes);
   void (*ld_shared)(void* value, unsigned int address, int bytes);
   unsigned int (*atom_shared_or)(unsigned int address, unsigned int bits);
+  unsigned int (*mapa)(unsigned int address, unsigned int rank);
+  void (*st_shared_cluster)(unsigned int address, unsigned int value);
 
   // `bytes` is the alignment that the instruction asks for, too.
   void (*ld_global)(void* value, const void* pointer, int bytes, int access);

@@ -14,6 +14,7 @@ extern "C" void smla_emulator_attach(EmulatorCalls* calls) { emulator_calls = ca
 
 #define PTX_FN inline __attribute__((always_inline))
 #define PTX_KERNEL(threads, ctas_an_sm) extern "C" void
+#define PTX_KERNEL_CLUSTER(size, threads, ctas_an_sm) extern "C" void
 #define PTX_PARAMETER const
 #define PTX_DYNAMIC_SHARED(name) unsigned char* const name = (unsigned char*)emulator_calls->dynamic_shared()
 #define PTX_STATIC_SHARED(name, bytes) \
@@ -56,6 +57,7 @@ PTX_FN T emulated_shuffle(u32 mask, T value, EmulatedShuffle how, int argument) 
 #define __shfl_up_sync(mask, value, lanes) emulated_shuffle(mask, value, kShuffleUp, lanes)
 #define __shfl_down_sync(mask, value, lanes) emulated_shuffle(mask, value, kShuffleDown, lanes)
 PTX_FN u32 __ballot_sync(u32 mask, int predicate) { return emulator_calls->ballot(mask, predicate); }
+PTX_FN int __all_sync(u32 mask, int predicate) { return emulator_calls->all(mask, predicate); }
 PTX_FN int __popc(u32 bits) { return __builtin_popcount(bits); }
 PTX_FN int __ffs(int bits) { return __builtin_ffs(bits); }
 PTX_FN int min(int a, int b) { return a < b ? a : b; }
@@ -149,6 +151,25 @@ PTX_FN void fence_proxy_async() { emulator_calls->fence_proxy_async(); }
 PTX_FN void mbarrier_init(u32 barrier, int arrivals) { emulator_calls->mbarrier_init(barrier, arrivals); }
 PTX_FN void mbarrier_arrive(u32 barrier) { emulator_calls->mbarrier_arrive(barrier); }
 PTX_FN void mbarrier_wait_parity(u32 barrier, int parity) { emulator_calls->mbarrier_wait_parity(barrier, parity); }
+
+// ---- clusters ----
+
+PTX_FN void barrier_cluster_arrive_release() { emulator_calls->cluster_arrive(); }
+PTX_FN void barrier_cluster_wait_acquire() { emulator_calls->cluster_wait(); }
+PTX_FN void fence_mbarrier_init() { emulator_calls->fence_mbarrier_init(); }
+PTX_FN u32 mapa_shared_cluster(u32 address, u32 rank) { return emulator_calls->mapa(address, rank); }
+PTX_FN void st_shared_cluster_u32(u32 address, u32 value) { emulator_calls->st_shared_cluster(address, value); }
+PTX_FN void st_async_v4_u32(u32 address, u32 x, u32 y, u32 z, u32 w, u32 barrier) {
+  const u32 values[4] = {x, y, z, w};
+  emulator_calls->st_async(address, values, barrier);
+}
+PTX_FN void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
+  emulator_calls->mbarrier_arrive_expect_tx(barrier, bytes);
+}
+PTX_FN void mbarrier_arrive_cluster(u32 barrier) { emulator_calls->mbarrier_arrive_cluster(barrier); }
+PTX_FN void mbarrier_wait_parity_cluster(u32 barrier, u32 parity) {
+  emulator_calls->mbarrier_wait_parity(barrier, (int)parity);
+}
 
 // ---- asynchronous copies ----
 
@@ -256,6 +277,7 @@ PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 
 // ---- special registers ----
 
 PTX_FN u32 ctaid_x() { return blockIdx.x; }
+PTX_FN u32 cluster_ctarank() { return emulator_calls->thread->cluster_rank; }
 
 // ---- arithmetic ----
 
