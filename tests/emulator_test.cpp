@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <regex>
 #include <set>
@@ -11,49 +10,15 @@
 
 #include "compiler/compiler.h"
 #include "cpu_kernels.h"
-#include "emulator/calls_table.h"
 #include "emulator/emulated_text.h"
 #include "emulator/global_memory.h"
-#include "emulator/launch.h"
 #include "generator/templates.h"
+#include "small_kernels.h"
 
 using namespace smla_test;
 using namespace smla::core::emulator;
 
 namespace {
-
-EmulatorCalls& ptx() {
-  return *calls_table();
-}
-int thread() {
-  return static_cast<int>(ptx().thread->thread_index.x);
-}
-
-constexpr u32 kBase = 1024;  // of dynamic shared memory
-
-// What the emulator says of a kernel, over several seeds: the kinds of its findings.
-std::set<std::string> findings_of(const Grid& grid, const std::function<void()>& kernel) {
-  require_emulator();
-  std::set<std::string> kinds;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Report report;
-    launch(grid, {.seed = seed, .virtual_sms = 2, .step_limit = 100'000, .most_findings = 20}, kernel,
-           report);
-    for (const Finding& finding : report.findings) kinds.insert(finding.kind);
-  }
-  return kinds;
-}
-
-using Kinds = std::set<std::string>;
-
-void store(u32 address, u32 value) {
-  ptx().st_shared(address, &value, 4);
-}
-u32 load(u32 address) {
-  u32 value;
-  ptx().ld_shared(&value, address, 4);
-  return value;
-}
 
 // "template <int TransB> void name(float (&d)[16], ...)" of every function of a ptx.cuh, blanks collapsed.
 std::set<std::string> signatures(std::string text) {
