@@ -23,7 +23,6 @@ inline std::vector<SeededFault> wgmma_faults() {
   const char* kernel = "backward_wgmma.cuh";
   const char* gather = "wgmma_gather.cuh";
   const char* scores = "wgmma_scores.cuh";
-  const char* delta = "wgmma_delta.cuh";
   const char* layout = "wgmma_layout.cuh";
   const char* out = "wgmma_out.cuh";
   const char* reductions = "wgmma_reductions.cuh";

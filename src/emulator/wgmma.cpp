@@ -154,15 +154,16 @@ void check_warpgroup(Cta& cta, Warp& warp) {
   ++warp.wgmma.count;
 }
 
-// Registers that the operands of this warp's wgmmas have taken so far. A kernel that gives its warpgroup more
-// by setmaxnreg.inc needs them here.
-void check_registers(Warp& warp, const WgmmaArgument& argument, u32 columns) {
-  auto& registers = warp.wgmma.registers;
-  bool grown = registers.emplace(argument.d, columns / 2).second;
-  if (argument.a) grown |= registers.emplace(argument.a, 4).second;
-  if (!grown) return;
+// Registers that a thread of this warp needs at least: operands of wgmmas in flight, and accumulators that carry a sum from
+// one wait to the next. A kernel that gives its warpgroup more by setmaxnreg.inc needs them here.
+void check_registers(Warp& warp) {
+  std::map<const void*, u32> needed = warp.wgmma.kept;
+  for (const WgmmaInFlight& op : warp.wgmma.operations) {
+    needed.emplace(op.accumulator->registers[0], op.columns / 2);
+    if (op.a_in_registers) needed.emplace(op.a_registers[0], 4);
+  }
   u32 sum = 0;
-  for (const auto& [array, size] : registers) sum += size;
+  for (const auto& [array, size] : needed) sum += size;
   if (sum > warp.registers) {
     found("registers",
           "the accumulators and fragments of this warp's wgmmas are {} registers, and a thread has {}", sum,
@@ -197,6 +198,7 @@ Accumulator& accumulator_of(Warp& warp, const std::array<const WgmmaArgument*, k
   if (owned && scale_d) {
     found("poison", std::string("a wgmma adds to registers that another wgmma in flight owns"));
   }
+  if (scale_d) state.kept.emplace(arguments[0]->d, columns / 2);
   return d;
 }
 
@@ -227,7 +229,6 @@ void call_wgmma(float* d, int n, const u32* a_fragment, unsigned long long a, un
       arguments[lane] = static_cast<const WgmmaArgument*>(warp.meeting.argument[lane]);
     }
     check_warpgroup(cta, warp);
-    check_registers(warp, *arguments[0], columns);
     Accumulator& accumulator = accumulator_of(warp, arguments, columns, scale_d != 0);
     ++accumulator.pending;
     WgmmaInFlight& op =
@@ -247,6 +248,7 @@ void call_wgmma(float* d, int n, const u32* a_fragment, unsigned long long a, un
       op.a_registers[lane] = arguments[lane]->a;
       std::memcpy(op.a_values[lane].data(), arguments[lane]->a, 16);
     }
+    check_registers(warp);
     const u32 mark = mark_of(op.group);
     if (!op.a_in_registers) check_operand(cta, warp, a, op.trans_a, first_row(warp), 16, mark, "wgmma's A");
     check_operand(cta, warp, b, op.trans_b, 0, columns, mark, "wgmma's B");
