@@ -1,10 +1,11 @@
 // The emulator's clusters: CTAs that run together, the shared memory of peers, st.async, and loads that an
 // arrival at a peer may overtake.
 #include <array>
-#include <regex>
 #include <string>
 
-#include "emulator/emulated_text.h"
+#include "emulator/global_memory.h"
+#include "emulator/host_compiler.h"
+#include "emulator/places.h"
 #include "generator/templates.h"
 #include "small_kernels.h"
 
@@ -302,4 +303,93 @@ TEST_CASE("An arrival at a peer overtakes loads whose values nobody has used, as
   CHECK_THAT(text_of(pair(4), kernel({Use::none})),
              contains("is not ordered after the read of warp 0 of CTA") &&
                  contains(": nobody used what it read before the arrival, which may overtake the load"));
+}
+
+namespace {
+
+// Each CTA sends its numbers to the peer twice, into the same place, which the peer gives back in between.
+constexpr const char* kTwice = R"(struct Pair {
+  static constexpr int ctas = 2;
+};
+PTX_KERNEL_CLUSTER(Pair::ctas, 32, 1) twice(u32* out) {
+  PTX_DYNAMIC_SHARED(memory);
+  const u32 full = shared_address(memory), free = full + 8, data = full + 16, rank = cluster_ctarank();
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(free, 1);
+    fence_mbarrier_init();
+  }
+  barrier_cluster_arrive_release();
+  barrier_cluster_wait_acquire();
+  const u32 peer = mapa_shared_cluster(full, rank ^ 1), lane = threadIdx.x;
+  if (lane == 0) st_shared_cluster_u32(peer + 528, 7 + rank);
+  for (u32 round = 0; round < 2; ++round) {
+    if (lane == 0) mbarrier_arrive_expect_tx(full, 512);
+    if (round > 0) mbarrier_wait_parity_cluster(free, 0);
+    const u32 x = 100 * rank + 10 * round;
+    st_async_v4_u32(peer + 16 + lane * 16, x, x + 1, x + 2, x + 3, peer);
+    mbarrier_wait_parity_cluster(full, round);
+    u32 r[4];
+    ld_shared_v4_u32(r, data + lane * 16);
+    if (__all_sync(~0u, r[0] != ~0u) && lane == 0 && round == 0) mbarrier_arrive_cluster(peer + 8);
+    st_global_v4_u32(out + (blockIdx.x * 64 + round * 32 + lane) * 4, r[0], r[1], r[2], r[3]);
+  }
+  barrier_cluster_arrive_release();
+  barrier_cluster_wait_acquire();
+  if (lane == 0) st_global_u32(out + 128 * 4 + rank, ld_shared_u32(full + 528));
+}
+)";
+
+KernelSource source_of(const std::string& kernel) {
+  KernelSource source;
+  source.name = "twice";
+  source.parts = {{"ptx.cuh", template_text("ptx.cuh")}, {"entries", kernel}};
+  return source;
+}
+
+// Runs it once and leaves what it wrote in `out`.
+Report run(const KernelSource& source, std::uint64_t seed, GlobalBuffer& out) {
+  const auto kernels = compile_for_host(source);
+  const auto entry = reinterpret_cast<void (*)(void*)>(kernels->entry("twice"));
+  Report report;
+  launch(
+      {2, 32, 544, kernels->cluster_size("twice")}, {.seed = seed}, [&] { entry(out.data()); }, report);
+  resolve_places(report, source.text());
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("A kernel of clusters runs from its text, which alone says how many CTAs they have") {
+  require_host_compiler();
+  GlobalBuffer out((128 * 4 + 2) * 4, "out", GlobalBuffer::Access::read_write);
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const Report report = run(source_of(kTwice), seed, out);
+    INFO(emulator::describe(report));
+    REQUIRE(report.clean());
+    const u32* values = static_cast<const u32*>(out.data());
+    for (u32 i = 0; i < 512; ++i) {
+      INFO(i);
+      CHECK(values[i] == 100 * (1 - i / 256) + 10 * (i / 128 % 2) + i % 4);
+    }
+    CHECK(values[512] == 8);
+    CHECK(values[513] == 7);
+  }
+}
+
+TEST_CASE(
+    "An arrival that no vote on the loaded values precedes is found in the text, with the line of the "
+    "store") {
+  require_host_compiler();
+  GlobalBuffer out((128 * 4 + 2) * 4, "out", GlobalBuffer::Access::read_write);
+  std::string text = kTwice;
+  const std::string vote = "if (__all_sync(~0u, r[0] != ~0u) && ";
+  text.replace(text.find(vote), vote.size(), "__syncwarp(); if (");
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const Report report = run(source_of(text), seed, out);
+    REQUIRE(report.has("race-WAR"));
+    CHECK_THAT(report.findings[0].text,
+               contains("`st_async_v4_u32(peer + 16 + lane * 16, x, x + 1, x + 2, x + 3, peer);`"));
+    CHECK_THAT(report.findings[0].text, contains("the arrival, which may overtake the load"));
+  }
 }

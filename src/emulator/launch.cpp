@@ -75,8 +75,9 @@ void launch(const Grid& grid, const LaunchOptions& options, const std::function<
   m.kernel = &kernel;
   m.calls.block_dim = {grid.threads, 1, 1};
   m.calls.grid_dim = {grid.ctas, 1, 1};
-  m.clusters.assign(std::max(1u, options.virtual_sms / grid.cluster), {});
-  while (m.slots.size() < m.clusters.size() * grid.cluster) m.slots.push_back(std::make_unique<Cta>());
+  const u32 ctas = ctas_in_flight(options.virtual_sms, grid.cluster);
+  m.clusters.assign(ctas / grid.cluster, {});
+  while (m.slots.size() < ctas) m.slots.push_back(std::make_unique<Cta>());
   auto slot = m.slots.begin();
   for (Cluster& cluster : m.clusters) {
     for (u32 rank = 0; rank < grid.cluster; ++rank) {

@@ -10,7 +10,7 @@ namespace smla::core::emulator {
 
 struct LaunchOptions {
   std::uint64_t seed = 1;  // of the order in which warps, copies and CTAs run; the same seed is the same run
-  std::uint32_t virtual_sms = 2;          // CTAs side by side, 1 to 8; at least one cluster runs
+  std::uint32_t virtual_sms = 2;          // CTAs side by side, 1 to 8, in whole clusters
   std::uint64_t step_limit = 50'000'000;  // of the scheduler; beyond it the kernel counts as endless
   std::size_t most_findings = 20;
 };
@@ -21,6 +21,11 @@ struct Grid {
   std::uint32_t shared_bytes = 0;  // dynamic
   std::uint32_t cluster = 1;       // neighbouring CTAs that run at the same time
 };
+
+// CTAs that run side by side: whole clusters, one at least.
+inline std::uint32_t ctas_in_flight(std::uint32_t virtual_sms, std::uint32_t cluster) {
+  return virtual_sms < cluster ? cluster : virtual_sms / cluster * cluster;
+}
 
 // Runs `kernel` in every thread and appends to `report`. One launch at a time in a process; others wait.
 // Findings name places as "[[0x...]]" until resolve_places. Error invalid_argument for a grid that the

@@ -142,11 +142,13 @@ struct Prospect {
   WorkspaceLayout layout;
 };
 
-Prospect prospect_of(const Problem& problem, const Config& config, const Call& call,
-                     const CpuOptions& options) {
-  const int sms = static_cast<int>(options.virtual_sms);
+Prospect prospect_of(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                     const Config& config, const Call& call, const CpuOptions& options) {
+  const u32 cluster = kernels.cluster_size(kernel(source, KernelRole::backward).name);
   const DeviceFacts device = {
-      .multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = options.sort_shared_bytes};
+      .multiprocessors = static_cast<int>(options.virtual_sms),
+      .ctas_in_flight = static_cast<int>(ctas_in_flight(options.virtual_sms, cluster)),
+      .sort_shared_limit = options.sort_shared_bytes};
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
   return {device, order, workspace_layout(problem, config, call.lengths, order)};
 }
@@ -186,13 +188,13 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
                   const CpuFallback* fallback) {
   validate(call.lengths, problem, config);
   validate(call, problem, config);
-  const Prospect prospect = prospect_of(problem, config, call, options);
+  const Prospect prospect = prospect_of(source, kernels, problem, config, call, options);
   const Workspace workspace(prospect.layout);
   Report report = run_call(source, kernels, problem, config, call, options, prospect, workspace, nullptr);
   if (!fallback || !report.clean()) return report;
 
   const Problem fp32 = with_fp32_sums(problem);
-  const Prospect again = prospect_of(fp32, config, call, options);
+  const Prospect again = prospect_of(fallback->source, fallback->kernels, fp32, config, call, options);
   const Workspace workspace_again(again.layout);
   report.add(run_call(fallback->source, fallback->kernels, fp32, config, call, options, again,
                       workspace_again, workspace.counters()));

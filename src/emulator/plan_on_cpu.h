@@ -16,7 +16,7 @@ namespace smla::core::emulator {
 
 struct CpuOptions {
   std::uint64_t seed = 1;
-  std::uint32_t virtual_sms = 2;  // CTAs side by side, 1 to 8
+  std::uint32_t virtual_sms = 2;  // CTAs side by side, 1 to 8, in whole clusters
   std::uint64_t step_limit = 50'000'000;
   int sort_shared_bytes =
       227 * 1024;  // what the list pre-pass may ask for; less makes it join lists that it cannot sort
