@@ -2,6 +2,7 @@
 
 #include "emulator/arithmetic.h"
 #include "emulator/barrier.h"
+#include "emulator/cluster.h"
 #include "emulator/copy.h"
 #include "emulator/exchange.h"
 #include "emulator/findings.h"

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "emulator/cluster.h"
 #include "emulator/findings.h"
 #include "emulator/global_memory.h"
 #include "emulator/machine.h"
@@ -68,8 +69,8 @@ void deliver(AsyncStore store) {
       write = {phase, static_cast<u16>(store.lane), static_cast<u8>(component), kWritten | kAsyncStored};
   });
   std::memcpy(target.shared.data(store.destination), store.value.data(), 16);
-  if (&target != lane_of_number(*target.cluster, store.lane).cta)
-    note_peer_access(target, component, phase, store.place, "st.async");
+  const Lane& lane = lane_of_number(*target.cluster, store.lane);
+  if (&target != lane.cta) target.peer_accesses[component] = {phase, &lane, store.place, "st.async"};
   complete_bytes(target, barrier, 16, store.clocks);
 }
 

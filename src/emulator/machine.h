@@ -95,6 +95,7 @@ constexpr u32 kNamedBarriers = 16;
 // The last access of a component of the clocks to the shared memory of a CTA of which it is no part.
 struct PeerAccess {
   u32 clock = 0;
+  const Lane* lane = nullptr;
   const void* place = nullptr;
   const char* what = nullptr;
 };

@@ -1,5 +1,6 @@
 #include "emulator/mbarrier.h"
 
+#include "emulator/cluster.h"
 #include "emulator/findings.h"
 #include "emulator/machine.h"
 #include "emulator/scheduler.h"
@@ -134,7 +135,7 @@ void call_mbarrier_arrive_cluster(u32 address) {
   if (&place.cta == lane.cta) return arrive(place.cta, barrier, release(lane));
   const Clocks clocks = release_to_peer(lane);
   const u32 component = my_warp().component;
-  note_peer_access(place.cta, component, clocks.seen.at[component], lane.place, kWhat);
+  place.cta.peer_accesses[component] = {clocks.seen.at[component], &lane, lane.place, kWhat};
   arrive(place.cta, barrier, clocks);
 }
 

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include "emulator/barrier.h"
+#include "emulator/cluster.h"
 #include "emulator/deadlock.h"
 
 namespace smla::core::emulator {

@@ -48,15 +48,6 @@ bool check_readable(const Cta& cta, const SharedWrite& write, u32 offset, const 
   return false;
 }
 
-// Whether something that a warp of the CTA has done is ordered before the lane. A peer that knows of nothing
-// does not know that the CTA runs.
-bool knows_of(const Lane& lane, const Cta& cta) {
-  for (u32 w = 0; w < cta.warp_count; ++w) {
-    if (lane.clocks.seen.at[cta.warps[w].component] > 0) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 void SharedMemory::restart(u32 dynamic) {
@@ -127,44 +118,6 @@ u32 own_shared(u32 address, u32 bytes, u32 alignment, const char* what) {
   return offset;
 }
 
-SharedPlace cluster_shared(u32 address, u32 bytes, u32 alignment, const char* what) {
-  const Lane& lane = me();
-  const Cluster& cluster = *lane.cta->cluster;
-  const u32 rank = address >> kRankShift;
-  if (rank >= cluster.ctas.size()) {
-    found_fatal("shared-oob", "{} at shared::cluster address 0x{:x}, of rank {} in a cluster of {}", what,
-                address, rank, cluster.ctas.size());
-  }
-  Cta& cta = *cluster.ctas[rank];
-  const u32 offset = address ^ (rank << kRankShift);
-  check_shared_bounds(cta, offset, bytes, alignment, what);
-  if (&cta != lane.cta && cta.live_lanes == 0) {
-    found("peer-exited", "{} to {}, and the CTA has ended", what, shared_place(cta, offset));
-  } else if (&cta != lane.cta && !knows_of(lane, cta)) {
-    found("peer-not-started", "{} to {}, and nothing says that the CTA has begun", what,
-          shared_place(cta, offset));
-  }
-  return {cta, offset};
-}
-
-void note_peer_access(Cta& cta, u32 component, u32 clock, const void* place, const char* what) {
-  cta.peer_accesses[component] = {clock, place, what};
-}
-
-void check_peer_accesses(const Cta& cta) {
-  for (u32 component = 0; component < kComponents; ++component) {
-    const PeerAccess& access = cta.peer_accesses[component];
-    if (access.clock <= cta.seen_at_exit.at[component]) continue;
-    found(
-        "peer-exited",
-        fmt::format(
-            "the shared memory of CTA {} may be gone when this {} comes there: nothing orders it before the "
-            "end of the CTA, which is here",
-            cta.index, access.what),
-        access.place);
-  }
-}
-
 void shared_write(Cta& cta, Lane& lane, u32 offset, u32 bytes, const char* what, u8 in_flight) {
   const Clock& seen = lane.clocks.seen;
   const Warp& warp = lane.cta->warps[lane.warp];
@@ -204,7 +157,8 @@ void shared_write(Cta& cta, Lane& lane, u32 offset, u32 bytes, const char* what,
       write = {warp.clock, number, static_cast<u8>(warp.component), kWritten};
     }
   });
-  if (&cta != lane.cta && !in_flight) note_peer_access(cta, warp.component, warp.clock, lane.place, what);
+  if (&cta != lane.cta && !in_flight)
+    cta.peer_accesses[warp.component] = {warp.clock, &lane, lane.place, what};
 }
 
 void shared_read(Lane& lane, u32 offset, u32 bytes, const char* what) {
@@ -291,24 +245,6 @@ u32 call_atom_shared_or(u32 address, u32 bits) {
   const u32 now = old | bits;
   std::memcpy(word, &now, 4);
   return old;
-}
-
-u32 call_mapa(u32 address, u32 rank) {
-  note_place();
-  const Cta& cta = *me().cta;
-  if (rank >= cta.cluster->ctas.size() || address >> kRankShift != cta.rank) {
-    found_fatal("shared-rank",
-                "mapa of shared address 0x{:x} to rank {}, by a CTA of rank {} in a cluster of {}", address,
-                rank, cta.rank, cta.cluster->ctas.size());
-  }
-  return address ^ (cta.rank ^ rank) << kRankShift;
-}
-
-void call_st_shared_cluster(u32 address, u32 value) {
-  note_place();
-  const SharedPlace place = cluster_shared(address, 4, 4, "st.shared::cluster");
-  shared_write(place.cta, me(), place.offset, 4, "st.shared::cluster");
-  std::memcpy(place.cta.shared.data(place.offset), &value, 4);
 }
 
 }  // namespace smla::core::emulator

@@ -92,18 +92,6 @@ void check_shared_bounds(const Cta& cta, u32 offset, u32 bytes, u32 alignment, c
 // the lane's own CTA, and for the same reasons as check_shared_bounds.
 u32 own_shared(u32 address, u32 bytes, u32 alignment, const char* what);
 
-// What a shared::cluster address names. A finding when that CTA may not have begun yet, or has ended.
-struct SharedPlace {
-  Cta& cta;
-  u32 offset;
-};
-SharedPlace cluster_shared(u32 address, u32 bytes, u32 alignment, const char* what);
-
-// Remembers that the component has touched the memory of another CTA at its time `clock`, ...
-void note_peer_access(Cta& cta, u32 component, u32 clock, const void* place, const char* what);
-// ... for the end of that CTA, which has to come later.
-void check_peer_accesses(const Cta& cta);
-
 // Checks and records an access of `lane`, to its own CTA's memory, or a write to that of `cta`. in_flight: 0,
 // or the flags of a write that lands later.
 void shared_write(Cta& cta, Lane& lane, u32 offset, u32 bytes, const char* what, u8 in_flight = 0);
@@ -123,7 +111,5 @@ u32 call_shared_address(const void* pointer);
 void call_st_shared(u32 address, const void* value, int bytes);
 void call_ld_shared(void* value, u32 address, int bytes);
 u32 call_atom_shared_or(u32 address, u32 bits);
-u32 call_mapa(u32 address, u32 rank);
-void call_st_shared_cluster(u32 address, u32 value);
 
 }  // namespace smla::core::emulator
