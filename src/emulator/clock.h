@@ -20,7 +20,7 @@ constexpr u32 kMaxWarps = 16;  // of a CTA
 constexpr u32 kClusterWarps = 32;
 constexpr u32 kFirstEngine = kClusterWarps;
 constexpr u32 kFirstByteCount = 2 * kClusterWarps;
-constexpr u32 kByteCounts = 16;  // of a cluster
+constexpr u32 kByteCounts = 32;  // of a cluster
 constexpr u32 kComponents = kFirstByteCount + kByteCounts;
 
 struct Clock {
