@@ -350,3 +350,6 @@ PTX_FN void backward(const Arguments& args) {
   __syncthreads();  // q has landed or been read by all: its place is free for d_q
   store_d_q(args, place, shared, d_q);
 }
+
+// Every list of this schedule has one CTA: postprocess finds no shares to add up.
+PTX_FN void fold_shares(const Arguments&, int, int) {}

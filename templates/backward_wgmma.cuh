@@ -99,9 +99,8 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
   const int row = warp * 16 + (lane >> 2);  // and row + 8
   float lse[2], delta[2] = {};
   load_two_rows(args, args.row_lse, infinity(), lse, row);
-  const float exponent = log2_scale(args, place_of(args, ctaid_x()));
+  const float exponent = log2_scale(args, own_place(args));
   lse[0] -= exponent, lse[1] -= exponent;
-  const u32 p_target = Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4);
   mbarrier_wait_parity(Shared::q_ready, 0);
 
 #pragma unroll 1
@@ -109,6 +108,8 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
     float s[32], dp[32];
     u32 p[4][4], ds[4][4];
     scores(args, tile, warp, lane, lse, delta, s, dp, p, ds);
+    // Anew for each tile: there is no register left to keep it in.
+    const u32 p_target = Shared::p + panel_offset<64>((int)tid_x() / 32 * 16 + (lane & 15), lane >> 4);
     bar_sync(P_FREE, 256);
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
@@ -134,9 +135,8 @@ PTX_FN void score_role(const Arguments& args, const char* sums, int tiles, int t
     bar_sync(SCORE_ONLY, 128);
     reduce_top_panels(s, dp, reduction_rows(sums, tile, warp, lane));
   }
-  const Place place = place_of(args, ctaid_x());
-  store_d_q<256>(args, place, warp, lane, 0, d_q);
-  if (kHasTail) store_d_q<32>(args, place, warp, lane, 256, d_q_tail);
+  store_d_q<256>(args, 0, d_q);
+  if (kHasTail) store_d_q<32>(args, 256, d_q_tail);
 }
 
 // ---- gradient ----
@@ -163,13 +163,12 @@ PTX_FN void gradient_role(const Arguments& args, const char* sums, int tiles, in
     const ReductionRows rows = reduction_rows(sums, tile, warp, lane);
     gradient_tile(d_q, d_q_first, p, ds, rows, lane == 0, tile + 1 < tiles);
   }
-  const Place place = place_of(args, ctaid_x());
-  store_d_q<256>(args, place, warp, lane, kHasTail ? 320 : 256, d_q);
-  if (kHasTail) store_d_q<32>(args, place, warp, lane, 288, d_q_first);
+  store_d_q<256>(args, kHasTail ? 320 : 256, d_q);
+  if (kHasTail) store_d_q<32>(args, 288, d_q_first);
 }
 
 PTX_FN void backward(const Arguments& args) {
-  if (!is_wanted(args)) return;
+  if (!is_wanted(args) || (kSplits && !find_part(args))) return;
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
   if (threadIdx.x == 0) {
@@ -188,12 +187,13 @@ PTX_FN void backward(const Arguments& args) {
     setmaxnreg_dec<24>();
     gather_role(args, thread);
   } else {
-    const Place place = place_of(args, ctaid_x());
-    const int tiles = tiles_of(block_length(args, place));
+    const Place place = own_place(args);
+    const int end = own_end(args, place);
     const char* sums = sums_of(args, place);
     setmaxnreg_inc<240>();
+    const int tiles = tiles_of(end - own_begin());
     if (warpgroup == 0) {
-      score_role(args, sums, tiles, thread);
+      score_role(args, sums, tiles, (int)tid_x());  // the first 128
     } else {
       gradient_role(args, sums, tiles, thread);
     }

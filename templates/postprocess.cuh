@@ -1,4 +1,4 @@
-// postprocess: d_kv from its sums (columns put back in order, rounded once), and d_sink.
+// postprocess: d_kv from its sums (columns put back in order, rounded once), d_q of lists that CTAs shared, and d_sink.
 #pragma once
 
 constexpr int kPostprocessThreads = 256;
@@ -60,6 +60,7 @@ PTX_FN void write_d_sink(const Arguments& args) {
 
 PTX_FN void postprocess(const Arguments& args) {
   if (!is_wanted(args)) return;
+  fold_shares(args, (int)blockIdx.x * kPostprocessThreads + (int)threadIdx.x, (int)gridDim.x * kPostprocessThreads);
   write_d_kv(args);
   if (Spec::has_sink) write_d_sink(args);
 }

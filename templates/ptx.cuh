@@ -521,6 +521,12 @@ PTX_FN u32 ctaid_x() {
   asm volatile("mov.u32 %0, %%ctaid.x;\n" : "=r"(value));
   return value;
 }
+// threadIdx.x, the same.
+PTX_FN u32 tid_x() {
+  u32 value;
+  asm volatile("mov.u32 %0, %%tid.x;\n" : "=r"(value));
+  return value;
+}
 // This CTA's place in its cluster; 0 without one.
 PTX_FN u32 cluster_ctarank() {
   u32 value;

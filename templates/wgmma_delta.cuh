@@ -10,7 +10,7 @@ PTX_FN bool is_dead(const Arguments& args, const Place& place, const HeadRow& ro
 // delta of the 64 rows, while the first tile is on its way: o from global memory, d_o from where the gather has put it.
 // (In preprocess it would read d_o once more, 268 MB in a call of 4,096 tokens.) Eight lanes take a row.
 PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int lane) {
-  const Place place = place_of(args, ctaid_x());
+  const Place place = own_place(args);
   const int lane8 = lane & 7;
   u32 o[4][kVPanels][4] = {};
 #pragma unroll
@@ -39,7 +39,9 @@ PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int la
       const HeadRow of_q = head_row(args, place, row);
       if (kShared ? is_dead(args, place, of_q) : no_tiles) delta = 0.0f;
       st_shared_u32(Shared::delta + row * 4, __float_as_uint(delta));
-      if (Spec::has_sink && of_q.exists) st_global_f32(args.row_delta + index_of(args, place, of_q), delta);  // for d_sink
+      if (Spec::has_sink && of_q.exists && own_begin() == 0) {  // for d_sink
+        st_global_f32(args.row_delta + index_of(args, place, of_q), delta);
+      }
     }
   }
   if (!no_tiles) bar_arrive(DELTA_READY, 256);

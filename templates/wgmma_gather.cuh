@@ -10,11 +10,6 @@
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
 
-PTX_FN int block_length(const Arguments& args, const Place& place) {
-  return (int)ld_global_nc_u32(args.block_length + place.list);
-}
-PTX_FN int tiles_of(int length) { return (length + 63) / 64; }
-
 PTX_FN u32 sweep_tile(const Arguments& args, u32 counter, int tiles) {
   return ((counter / (u32)args.ctas_in_flight) & (kSweep - 1)) * (u32)tiles / kSweep;
 }
@@ -72,24 +67,25 @@ PTX_FN void start_sweep(const Arguments& args, const Place& place, int tiles, in
     const u32 counter = !args.sweep ? 0 : Spec::deterministic ? counter_of_wave(args) : ld_relaxed_gpu_u32(args.counters);
     const u32 own_place = kShared && !args.sweep ? ((u32)place.list * 0x9e3779b9u >> 16) * (u32)tiles >> 16 : 0;
     const bool fixed_place = Spec::deterministic || (kShared && !args.sweep);
-    st_shared_u32(Shared::sweep_tile, fixed_place ? own_place : sweep_tile(args, counter, tiles));
+    const u32 tile = fixed_place ? own_place : sweep_tile(args, counter, tiles);
+    st_shared_u32(Shared::sweep_tile, (u32)own_begin() / 64 + tile);
     st_shared_u32(Shared::sweep_counter, counter);
     st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
   }
   bar_sync(GATHER_ONLY, 128);
 }
 
-// Which tile of the list comes after `done` others.
-PTX_FN int tile_after(int done, int tiles) {
-  const int tile = (int)ld_shared_u32(Shared::sweep_tile) + done;
-  return tile < tiles ? tile : tile - tiles;
+// Where in the list the tile begins that comes after `done` others.
+PTX_FN int position_after(int done, int tiles, int end) {
+  const u32 position = (ld_shared_u32(Shared::sweep_tile) + (u32)done) * 64;
+  return (int)(position < (u32)end ? position : position - (u32)tiles * 64);
 }
 
 PTX_FN void gather_role(const Arguments& args, int thread) {
   const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
-  const Place place = place_of(args, ctaid_x());
+  const Place place = own_place(args);
   load_heads(args, place, row0, lane8);  // before the list is known: the longest way is that of q and d_o
-  const int length = block_length(args, place), tiles = tiles_of(length);
+  const int end = own_end(args, place), tiles = tiles_of(end - own_begin());
   if (tiles == 0) {
     if (Spec::deterministic && args.sweep && thread == 0) red_add_u32(args.counters, kSweep);
     return;
@@ -104,7 +100,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
 
   int entry[4];
 #pragma unroll
-  for (int i = 0; i < 4; ++i) entry[i] = row_at(list, tile_after(0, tiles) * 64 + i * 16, length - row0, limit);
+  for (int i = 0; i < 4; ++i) entry[i] = row_at(list, position_after(0, tiles, end) + i * 16, end - row0, limit);
 
 #pragma unroll 1
   for (int done = 0; done < tiles; ++done) {
@@ -138,9 +134,9 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
     }
     if (done + 1 < tiles) {
-      const int position = tile_after(done + 1, tiles) * 64;
+      const int position = position_after(done + 1, tiles, end);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) entry[i] = row_at(list, position + i * 16, length - row0, limit);
+      for (int i = 0; i < 4; ++i) entry[i] = row_at(list, position + i * 16, end - row0, limit);
     }
     if (args.sweep && thread == 0) red_add_u32(args.counters, progress(done, tiles));
   }

@@ -24,7 +24,10 @@ struct Shared {
   static constexpr u32 sweep_tile = offsets_ready + 8;     // where this CTA starts its list,
   static constexpr u32 sweep_counter = sweep_tile + 4;     // the sweep's counter then,
   static constexpr u32 sweep_step = sweep_counter + 4;     // and what each tile adds to it
-  static constexpr u32 row_codes = (sweep_step + 4 + 15) / 16 * 16;  // as row_offsets, deterministic problems only
+  static constexpr u32 block = sweep_step + 4;             // place_of's number of this CTA's block,
+  static constexpr u32 part_begin = block + 4;             // the first entry of its list that is this CTA's,
+  static constexpr u32 part_end = part_begin + 4;          // and the first behind it that is not
+  static constexpr u32 row_codes = (part_end + 4 + 15) / 16 * 16;  // as row_offsets, deterministic problems only
   static constexpr u32 end = Spec::deterministic ? row_codes + 2 * 64 * 4 : row_codes;
 };
 static_assert(Shared::end - kBase <= Spec::shared_bytes, "the launch asks for less shared memory than the kernel uses");

@@ -28,11 +28,13 @@ PTX_FN void store_32_columns(u16* out, bool exists, int quad, u32 x0, u32 x1, u3
   if (exists) st_global_cs_v4_u32(out, b1 ? r0 : a0, b1 ? r1 : a1, b1 ? c0 : r0, b1 ? c1 : r1);
 }
 
-// Columns column .. column + Columns of a warp's 16 rows of d_q.
+// Columns column .. column + Columns of a warp's 16 rows of d_q; where CTAs share a list, of this one's part of it.
 template <int Columns>
-PTX_FN void store_d_q(const Arguments& args, const Place& place, int warp, int lane, int column,
-                      const float (&d)[Columns / 2]) {
-  const int quad = lane & 3;
+PTX_FN void store_d_q(const Arguments& args, int column, const float (&d)[Columns / 2]) {
+  const int thread = (int)tid_x() % 128;  // of the warpgroup
+  if (is_share(args)) return store_share<Columns>(args, thread, column, d);
+  const Place place = own_place(args);
+  const int warp = thread / 32, lane = thread % 32, quad = lane & 3;
   const float unscale = inverse_scale(args, place);
   const auto pair = [&](int i) { return pack(d[i] * unscale, d[i + 1] * unscale); };
 #pragma unroll

@@ -3,7 +3,7 @@
 
 // What row_lse or row_delta holds for a row and the one eight further on; `absent` for rows that do not exist.
 PTX_FN void load_two_rows(const Arguments& args, const float* values, float absent, float (&two)[2], int first) {
-  const Place place = place_of(args, ctaid_x());
+  const Place place = own_place(args);
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const HeadRow row = head_row(args, place, first + i * 8);

@@ -249,7 +249,7 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   const Config config = {
       .schedule = Schedule::wgmma, .block_h = 64, .block_size = 64, .stages = 1, .threads = 384};
   const WorkspaceLayout layout = workspace_layout(kAll, config, n, order);
-  const Arguments a = make_arguments(kAll, call, layout, order, device);
+  const Arguments a = make_arguments(kAll, config, call, layout, order, device);
   CHECK(a.q == call.q.data);
   CHECK(a.kv == call.kv.data);
   CHECK(a.o == call.o.data);
@@ -289,6 +289,10 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   CHECK(a.prefetch == 1);
   CHECK(a.throttle == 78);
   CHECK(a.ctas_in_flight == 78);
+  CHECK(a.whole_ctas == 200);
+  CHECK(a.split_blocks == 0);
+  CHECK(a.shares == 1);
+  CHECK(a.d_q_shares == nullptr);
   CHECK(a.scale == call.scale);
   CHECK(a.scale_log2 == smla_test::Approx(call.scale * std::log2(std::exp(1.0F))));
 }

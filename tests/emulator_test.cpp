@@ -123,6 +123,7 @@ std::string kernel_of_all_names() {
         "red_or_u32_below_above<7, 3, 256>(x, y, p, 1)",
         "y = ctaid_x()",
         "y = cluster_ctarank()",
+        "y = tid_x()",
         "y = cvt_rn_bf16x2_f32(d4[0], d4[1])",
         "y = cvt_rn_f16x2_f32(d4[0], d4[1])",
         "d4[0] = cvt_f32_f16((u16)y)",

@@ -110,6 +110,7 @@ TEST_CASE("a source holds its templates whole, in the order in which they need e
                                           "sort_lists.cuh",
                                           "operand_wgmma.cuh",
                                           "wgmma_layout.cuh",
+                                          "wgmma_shares.cuh",
                                           "wgmma_reductions.cuh",
                                           "wgmma_out.cuh",
                                           "gradient sequence",

@@ -200,6 +200,42 @@ TEST_CASE("C29: d_q repeats bit for bit in the caller's order, and d_kv to round
   }
 }
 
+TEST_CASE("lists that several CTAs share: right, and d_q has the same bits in every run", "[gpu]") {
+  if (!has_wgmma(require_gpu().arch)) SKIP("the GPU has no wgmma");
+  for (const Problem& problem :
+       {Problem{.heads = 64, .has_sink = true}, Problem{.heads = 128, .d_tail = 0},
+        Problem{.heads = 16, .causal = true}, Problem{.heads = 64, .accumulate = Accumulate::partial}}) {
+    const auto plan = create_plan(problem, {.schedule = Schedule::wgmma}, 0);
+    const std::int64_t wave = std::int64_t{plan->facts.ctas_in_flight} *
+                              block_tokens(plan->choice.config) / head_blocks(problem, plan->choice.config);
+    for (const std::int64_t queries : {std::int64_t{1}, std::int64_t{16}, wave + 4}) {
+      INFO(plan->prepared->name << ", " << queries << " tokens");
+      Case c{.problem = problem};
+      c.request.schedule = Schedule::wgmma;
+      c.tensors = make_inputs(problem,
+                              {.queries = queries,
+                               .keys = 1000,
+                               .topk = 520,
+                               .query_offset = 800,
+                               .hole_share = 0.05,
+                               .dead_share = queries > 1 ? 0.1 : 0},
+                              31);
+      GpuCase g = allocate(c);
+      REQUIRE(order_of(*g.plan, g.call.lengths, c.order).split.shares > 1);
+      upload_inputs(g, c.tensors);
+      const auto next_run = [&](const Case&) {
+        poison_outputs(g);
+        run(*g.plan, g.call);
+        synchronize(g.call.stream);
+        return download(g);
+      };
+      expect_reference(next_run, c);
+      const Outputs first = next_run(c);
+      for (int i = 0; i < 5; ++i) REQUIRE(next_run(c).d_q == first.d_q);
+    }
+  }
+}
+
 TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, cost next to nothing",
           "[gpu]") {
   for (const Setting& setting : settings_of_64_heads()) {

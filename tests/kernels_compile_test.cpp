@@ -160,13 +160,13 @@ TEST_CASE(
     for (const KernelResources& kernel : compiled.cubin.kernels) {
       CAPTURE(kernel.name);
       const bool backward = kernel.name.find("smla_backward") == 0;
-      // NVRTC 13.0: 8, in the 24-register gather; padded heads and shared lists 32 to 108, half of it before
+      // NVRTC 13.0: 8, in the 24-register gather; padded heads and shared lists 8 to 124, half of it before
       // and after the loop over tiles; deterministic 48, most of them in the gather, too.
       const bool whole_tokens = compiled.problem.heads_per_group() % 64 == 0;
       const bool integers = compiled.problem.deterministic;
       const bool bounds =
           integers || compiled.problem.accumulate == Accumulate::partial;  // preprocess reads q and d_o
-      CHECK(kernel.spill_store_bytes <= (!backward ? 0 : whole_tokens ? (integers ? 64 : 8) : 112));
+      CHECK(kernel.spill_store_bytes <= (!backward ? 0 : whole_tokens ? (integers ? 64 : 8) : 128));
       CHECK(kernel.registers <= (backward ? 168
                                  : bounds ? 80
                                           : 64));  // 384 x 168: what setmaxnreg shares out

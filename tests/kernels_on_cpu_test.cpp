@@ -17,6 +17,7 @@ struct Variant {
   InputOptions inputs = {};
   OrderRequest order = OrderRequest::callers;
   std::uint32_t virtual_sms = 2;
+  Split split = {};  // of the last wave's lists, which these lengths have to lead to
 };
 
 constexpr std::uint64_t kSeeds = 4;  // both policies of the scheduler, CTAs in order and shuffled
@@ -53,6 +54,11 @@ emulator::Report run_variant(const Variant& v) {
   const CpuSubject subject = make_subject(v.problem, parse_arch(v.arch), v.request);
   InputOptions inputs = v.inputs;
   if (v.problem.dtype == DType::fp16) inputs.d_o_rms = 8;
+  const int sms = static_cast<int>(v.virtual_sms);
+  CHECK(choose_order(v.problem, subject.config, {inputs.batch, inputs.queries, inputs.keys, inputs.topk},
+                     {.multiprocessors = sms, .ctas_in_flight = sms, .sort_shared_limit = 227 * 1024},
+                     v.order)
+            .split == v.split);
   emulator::Report total;
   const std::uint64_t seeds = long_tests() ? kLongSeeds : kSeeds;
   const HostTensors tensors = make_inputs(v.problem, inputs, 11);
@@ -183,6 +189,57 @@ TEST_CASE("Schedule wgmma computes the gradients of neighbouring tokens that sha
        OrderRequest::sorted_throttled,
        3},
   });
+}
+
+TEST_CASE("The last wave's lists are shared by the CTAs that would be idle") {
+  const auto call = [](const char* name, const Problem& problem, std::uint32_t sms,
+                       const InputOptions& inputs, const Split& split) {
+    return Variant{name, problem, "sm_90a", {}, inputs, OrderRequest::automatic, sms, split};
+  };
+  Problem all = {.heads = 64, .has_sink = true, .has_topk_length = true};
+  run_all({
+      call("64 heads, a wave and a list", {.heads = 64}, 4, lists(5, 400, 320), {1, 3}),
+      call("64 heads, 2 lists alone, untidy, no tail", {.heads = 64, .d_tail = 0}, 8, untidy(2, 400, 250),
+           {2, 4}),
+      call("64 heads, 2 batches, lengths, sink", all, 3, untidy_batches(2, 400, 300), {1, 3}),
+      call("64 heads, fp16, delta given, causal",
+           {.heads = 64, .dtype = DType::fp16, .causal = true, .has_delta = true}, 4,
+           causal(5, 300, 290, 200), {1, 3}),
+      call("128 heads, sink", {.heads = 128, .has_sink = true}, 8, untidy(1, 300, 300), {2, 3}),
+      call("96 heads in 2 groups, padded", {.heads = 96, .kv_groups = 2}, 8, lists(1, 300, 300), {2, 3}),
+      call("16 heads, 4 tokens and a part, sink", {.heads = 16, .has_sink = true}, 4, untidy(18, 600, 320),
+           {1, 4}),
+      call("8 heads, 8 tokens, causal, lengths", {.heads = 8, .causal = true, .has_topk_length = true}, 7,
+           causal(11, 700, 200, 400), {2, 3}),
+  });
+}
+
+TEST_CASE("Shares of lists shorter than topk: some have no tile, and d_q has the same bits in every run") {
+  require_host_compiler();
+  const Problem problem = {.heads = 64, .has_sink = true, .has_topk_length = true};
+  const CpuSubject subject = make_subject(problem, parse_arch("sm_90a"));
+  for (const auto& [first, second] : {std::array{0, 64}, std::array{65, 129}, std::array{-3, 320}}) {
+    INFO("lengths " << first << " and " << second);
+    HostTensors tensors = make_inputs(problem, lists(2, 400, 320), 13);
+    tensors.topk_length = {first, second};
+    add_forward(problem, tensors);
+    const Gradients want = backward(problem, tensors);
+    std::vector<double> d_q;
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      const emulator::CpuCall call = emulator::make_cpu_call(problem, tensors, OrderRequest::callers);
+      const emulator::Report report =
+          emulator::run_on_cpu(subject.source, *subject.kernels, problem, subject.config, call.call,
+                               {.seed = seed, .virtual_sms = 8, .step_limit = 50'000'000});
+      INFO("seed " << seed << "\n" << emulator::describe(report));
+      CHECK(report.clean());
+      const emulator::CpuOutputs got = emulator::outputs_of(problem, call);
+      CHECK(is_close(difference(got.d_q, want.d_q), 3e-3));
+      CHECK(is_close(difference(got.d_kv, want.d_kv), 3e-3));
+      CHECK(is_close(difference(got.d_sink, want.d_sink), 1e-3));
+      if (seed == 0) d_q = got.d_q;
+      CHECK(got.d_q == d_q);
+    }
+  }
 }
 
 TEST_CASE("Lists that do not fit the pre-pass's shared memory are joined as they stand") {

@@ -188,7 +188,7 @@ TEST_CASE("blocks of several tokens share lists of the pre-pass at every length"
   REQUIRE(block_tokens(config) == 4);
 
   const Order order = choose_order(problem, config, {1, 64, 4096, 2048}, kH200);
-  CHECK(order == Order{.sorted = true, .why = order.why});
+  CHECK(order == Order{.sorted = true, .split = {16, 8}, .why = order.why});
   CHECK(choose_order(problem, config, {1, 64, 12289, 2048}, kH200).sweep);
   CHECK_FALSE(choose_order(problem, config, {1, 64, 32768, 2048}, kH200, OrderRequest::callers).sweep);
   CHECK(choose_order(problem, config, {1, 64, 32768, 2048}, kH200, OrderRequest::callers).sorted);
@@ -196,7 +196,7 @@ TEST_CASE("blocks of several tokens share lists of the pre-pass at every length"
   // A bit a row and token
   CHECK_FALSE(choose_order(problem, config, {1, 64, 462752, 2048}, kH200).concatenate);
   const Order joined = choose_order(problem, config, {1, 64, 462753, 2048}, kH200);
-  CHECK(joined == Order{.sorted = true, .concatenate = true, .why = joined.why});
+  CHECK(joined == Order{.sorted = true, .concatenate = true, .split = {16, 8}, .why = joined.why});
 
   const Lengths n = {2, 33, 4096, 101};  // 9 blocks of a batch entry, the last of 1 token
   const WorkspaceLayout w = workspace_layout(problem, config, n, order);
@@ -209,7 +209,7 @@ TEST_CASE("blocks of several tokens share lists of the pre-pass at every length"
   REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::sort_lists, KernelRole::backward,
                                   KernelRole::postprocess});
   CHECK(l.launch[1].grid == 18);
-  CHECK(l.launch[2].grid == 18);
+  CHECK(l.launch[2].grid == 18 * 7);  // a CTA a tile
 }
 
 TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end the zeroed range") {
@@ -265,8 +265,53 @@ TEST_CASE("a call launches preprocess, backward and postprocess with their grids
   const Launches l = launches_of({.heads = 128}, kWgmma, {2, 1000, 4096, 2048});
   REQUIRE(roles(l) == std::vector{KernelRole::preprocess, KernelRole::backward, KernelRole::postprocess});
   CHECK(l.launch[0] == Launch{KernelRole::preprocess, 2000, 256, 0});
-  CHECK(l.launch[1] == Launch{KernelRole::backward, 4000, 384, 231424});
-  CHECK(l.launch[2] == Launch{KernelRole::postprocess, 1024, 256, 0});  // 8192 rows, 8 a CTA
+  CHECK(l.launch[1] == Launch{KernelRole::backward, 3960 + 40 * 3, 384, 231424});  // 30 waves and 40 lists
+  CHECK(l.launch[2] == Launch{KernelRole::postprocess, 40 * 36, 256, 0});          // 36,864 elements of d_q
+  const Launches whole = launches_of({.heads = 128}, kWgmma, {2, 990, 4096, 2048});
+  CHECK(whole.launch[1].grid == 3960);
+  CHECK(whole.launch[2].grid == 1024);  // 8192 rows, 8 a CTA
+}
+
+TEST_CASE("the last wave's lists are split over the CTAs that would be idle") {
+  const auto split = [](const Lengths& n, const Problem& problem = kProblem, const Config& config = kWgmma,
+                        OrderRequest request = OrderRequest::automatic) {
+    return choose_order(problem, config, n, kH200, request).split;
+  };
+  CHECK(split({1, 4096, 4096, 2048}) == Split{4, 32});  // 31 waves and 4 lists, a CTA a tile
+  CHECK(split({1, 8192, 8192, 2048}) == Split{8, 16});
+  CHECK(split({1, 16, 4096, 2048}) == Split{16, 8});
+  CHECK(split({1, 1, 4096, 2048}) == Split{1, 32});
+  CHECK(split({1, 1, 12288, 12288}) == Split{1, 96});  // two tiles each: 132 CTAs are not enough for one
+  CHECK(split({2, 4096, 4096, 2048}, {.heads = 128}) == Split{16, 8});
+  CHECK(split({1, 66, 4096, 2048}) == Split{66, 2});
+  CHECK(split({1, 20, 4096, 2048}) == Split{20, 6});  // of 6 tiles, the last of 2
+  CHECK(split({1, 4096, 200, 2048}) == Split{4, 4});  // a list names 200 rows at most
+  CHECK(split({1, 4096, 4096, 2048}, {.heads = 64, .accumulate = Accumulate::partial}) == Split{4, 32});
+
+  CHECK(split({1, 132 * 31, 4096, 2048}) == Split{});
+  CHECK(split({1, 67, 4096, 2048}) == Split{});
+  CHECK(split({1, 4, 4096, 192}) == Split{});  // would save two tiles and cost as much
+  CHECK(split({1, 4, 4096, 193}) == Split{4, 4});
+  CHECK(split({1, 66, 4096, 256}) == Split{});
+  CHECK(split({1, 0, 4096, 2048}) == Split{});
+  CHECK(split({1, 4, 0, 2048}) == Split{});
+  CHECK(split({1, 4, 4096, 2048}, kDeterministic) == Split{});
+  CHECK(split({1, 4, 4096, 2048}, kProblem, kCpAsync) == Split{});
+  CHECK(split({1, 4, 16384, 2048}) == Split{});  // swept
+  CHECK(split({1, 4, 4096, 2048}, kProblem, kWgmma, OrderRequest::sorted) == Split{});
+  CHECK(split({1, 4, 16384, 2048}, kProblem, kWgmma, OrderRequest::callers) == Split{4, 32});
+  CHECK(split({1, 2147483647, 4096, 2048}) == Split{});  // the grid has no room
+}
+
+TEST_CASE("shares of a list have workspace for their d_q, 64 rows of fp32 each") {
+  const Lengths n = {1, 4096, 4096, 2048};
+  const Order order = choose_order(kProblem, kWgmma, n, kH200);
+  Order whole = order;
+  whole.split = {};
+  const WorkspaceLayout w = workspace_layout(kProblem, kWgmma, n, order);
+  CHECK(w.d_q_shares.bytes == std::int64_t{4} * 32 * 64 * 576 * 4);
+  CHECK(w.d_q_shares.offset % 256 == 0);
+  CHECK(w.bytes == workspace_layout(kProblem, kWgmma, n, whole).bytes + w.d_q_shares.bytes);
 }
 
 TEST_CASE("sorted lists add a pre-pass of one CTA a list") {

@@ -250,6 +250,27 @@ TEST_CASE(
   CHECK(launches_of(*plan, call_of(*plan, {1, 70, 1024, 64}, OrderRequest::sorted)).size() == 4);
 }
 
+TEST_CASE("the lists of the last wave's tokens are shared, with room for their d_q in the workspace") {
+  const auto plan = plan_of(kLarge);
+  const Lengths lengths = {1, 4096, 4096, 2048};
+  const Call call = call_of(*plan, lengths);
+  const auto launches = launches_of(*plan, call);
+  REQUIRE(launches.size() == 3);
+  CHECK(launches[1].grid == 4092 + 4 * 32);
+  for (const fake_launch& launch : launches) {
+    const Arguments a = arguments(launch);
+    CHECK(a.whole_ctas == 4092);
+    CHECK(a.split_blocks == 4);
+    CHECK(a.shares == 32);
+    const auto* shares = reinterpret_cast<const char*>(a.d_q_shares);
+    CHECK(shares > static_cast<const char*>(call.workspace));
+    CHECK(shares + std::ptrdiff_t{4} * 32 * 64 * 576 * 4 <= static_cast<const char*>(a.d_kv_sum));
+  }
+  const std::int64_t a_token = 64 * 4 * 2 + 4;  // row_lse, row_delta, list_length
+  CHECK(workspace_size(*plan, lengths) - workspace_size(*plan, {1, 4092, 4096, 2048}) ==
+        4 * 32 * 64 * 576 * 4 + (4096 - 4092) * a_token / 256 * 256);
+}
+
 TEST_CASE("C54: 50 different lengths load nothing more") {
   const auto plan = plan_of(kLarge);
   const int loads = fake().loads;

@@ -26,6 +26,7 @@ inline std::vector<SeededFault> wgmma_faults() {
   const char* layout = "wgmma_layout.cuh";
   const char* out = "wgmma_out.cuh";
   const char* reductions = "wgmma_reductions.cuh";
+  const char* shares = "wgmma_shares.cuh";
   const char* sequence = "gradient sequence";
   return {
       {"fence-st",
@@ -221,6 +222,22 @@ inline std::vector<SeededFault> wgmma_faults() {
        "a list of the pre-pass read before it is whole",
        {{"sort_lists.cuh", "  __syncthreads();\n\n  // Where each thread's run",
          "  // Where each thread's run"}}},
+      {"share-from-0",
+       "every share of a list begins with its first tile",
+       {{gather, "(u32)own_begin() / 64 + tile", "tile"}}},
+      {"share-to-end",
+       "a share does not stop where the next one begins",
+       {{shares, "end = begin + own * 64;", "end = 0x7fffffffu;"}}},
+      {"share-short", "the last share is left out of the fold", {{shares, "(tiles + own - 1) / own", "tiles / own"}}},
+      {"share-none",
+       "shares that their list was too short for are folded too",
+       {{shares, "const int shares = max((tiles + own - 1) / own, 1);", "const int shares = args.shares;"}}},
+      {"share-idle",
+       "a share that its list is too short for goes on",
+       {{shares, "if (share > 0 && share * own >= (u32)tiles) return false;", ""}}},
+      {"share-scattered",
+       "the fold takes another thread's accumulators",
+       {{shares, "thread = quad % 128", "thread = (quad + 32) % 128"}}},
       {"early-repeats",
        "a bitmap of the pre-pass emptied while other warps read it",
        {{"sort_lists.cuh", "  __syncthreads();\n  if (warp == 0 && ld", "  if (warp == 0 && ld"}}},

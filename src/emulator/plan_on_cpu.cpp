@@ -35,7 +35,7 @@ Tensor view(const GlobalBuffer& buffer, const Box& box) {
 // The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
 struct Workspace {
   GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, list_bounds, row_norms,
-      group_exponent, sums_and_counters;
+      group_exponent, d_q_shares, sums_and_counters;
 
   explicit Workspace(const WorkspaceLayout& w)
       : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
@@ -46,6 +46,7 @@ struct Workspace {
         list_bounds(size(w.list_bounds.bytes), "list_bounds", Access::read_write),
         row_norms(size(w.row_norms.bytes), "row_norms", Access::read_write),
         group_exponent(size(w.group_exponent.bytes), "group_exponent", Access::read_write),
+        d_q_shares(size(w.d_q_shares.bytes), "d_q_shares", Access::read_write),
         sums_and_counters(size(w.d_kv_sum.bytes + w.counters.bytes), "d_kv_sum and counters",
                           Access::read_write),
         counters_at(w.d_kv_sum.bytes) {}
@@ -60,6 +61,7 @@ struct Workspace {
     if (arguments.list_bounds) arguments.list_bounds = static_cast<float*>(list_bounds.data());
     if (row_norms.bytes() > 0) arguments.row_norms = static_cast<float*>(row_norms.data());
     if (group_exponent.bytes() > 0) arguments.group_exponent = static_cast<float*>(group_exponent.data());
+    if (d_q_shares.bytes() > 0) arguments.d_q_shares = static_cast<float*>(d_q_shares.data());
     char* sums = static_cast<char*>(sums_and_counters.data());
     arguments.d_kv_sum = sums;
     arguments.counters = reinterpret_cast<unsigned*>(sums + counters_at);
@@ -158,7 +160,7 @@ Report run_call(const KernelSource& source, const CompiledKernels& kernels, cons
                 const Config& config, const Call& call, const CpuOptions& options, const Prospect& prospect,
                 const Workspace& workspace, const void* partial_report) {
   const auto& [device, order, layout] = prospect;
-  Arguments arguments = make_arguments(problem, call, layout, order, device);
+  Arguments arguments = make_arguments(problem, config, call, layout, order, device);
   workspace.put_into(arguments);
   arguments.partial_report = static_cast<const unsigned*>(partial_report);
 

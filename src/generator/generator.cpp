@@ -169,7 +169,7 @@ KernelSource generate(const Problem& problem, const Config& config) {
   if (fixed) add_templates({"row_scales.cuh"});
   if (partial) add_templates({"group_scales.cuh"});
   if (wgmma) {
-    add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh",
+    add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh", "wgmma_shares.cuh",
                    fixed     ? "wgmma_fixed_point.cuh"
                    : partial ? "wgmma_partial_sums.cuh"
                              : "wgmma_reductions.cuh",

@@ -17,8 +17,8 @@ T* piece(const Call& call, const WorkspaceLayout::Piece& where) {
 
 }  // namespace
 
-Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayout& layout,
-                         const Order& order, const DeviceFacts& device) {
+Arguments make_arguments(const Problem& p, const Config& config, const Call& call,
+                         const WorkspaceLayout& layout, const Order& order, const DeviceFacts& device) {
   const Lengths& n = call.lengths;
   const std::int64_t b = n.batch, s = n.queries, h = p.heads, g = p.kv_groups;
   Arguments a = {};
@@ -46,6 +46,7 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.group_exponent = partial ? piece<float>(call, layout.group_exponent) : nullptr;
   a.group_tokens = static_cast<int>(layout.group_tokens);
   a.token_groups = static_cast<int>(layout.token_groups);
+  a.d_q_shares = order.split.blocks > 0 ? piece<float>(call, layout.d_q_shares) : nullptr;
   a.d_kv_sum = piece<void>(call, layout.d_kv_sum);
   a.counters = piece<unsigned>(call, layout.counters);
   a.zero_begin = a.d_kv_sum;
@@ -74,6 +75,9 @@ Arguments make_arguments(const Problem& p, const Call& call, const WorkspaceLayo
   a.prefetch = order.prefetch ? 1 : 0;
   a.throttle = order.throttle;
   a.ctas_in_flight = device.ctas_in_flight;
+  a.whole_ctas = static_cast<int>(backward_ctas(n, p, config)) - order.split.blocks;
+  a.split_blocks = order.split.blocks;
+  a.shares = order.split.shares;
   a.scale = call.scale;
   a.scale_log2 = call.scale * kLog2E;
   return a;

@@ -20,7 +20,7 @@ static_assert(alignof(Arguments) == 8);
 static_assert(sizeof(Arguments) <= 4096);  // kernel parameters of every arch
 
 // Takes a validated call. Strides of dimensions of length 1 and pointers of empty tensors become 0.
-Arguments make_arguments(const Problem& problem, const Call& call, const WorkspaceLayout& layout,
-                         const Order& order, const DeviceFacts& device);
+Arguments make_arguments(const Problem& problem, const Config& config, const Call& call,
+                         const WorkspaceLayout& layout, const Order& order, const DeviceFacts& device);
 
 }  // namespace smla::core

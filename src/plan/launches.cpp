@@ -35,10 +35,12 @@ std::int64_t row_scales_grid(const Problem& p, const Lengths& n, int threads) {
                                            std::max<std::int64_t>(kRowScalesCtas / groups, 1));
 }
 
-// A warp a row of d_kv.
-std::int64_t postprocess_grid(const Problem& p, const Lengths& n, int threads) {
+// A warp a row of d_kv, and a thread four elements of d_q of the blocks whose lists were split.
+std::int64_t postprocess_grid(const Problem& p, const Lengths& n, const Split& split, int threads) {
   const std::int64_t rows = n.batch * p.kv_groups * n.keys;
-  return std::clamp<std::int64_t>(divide_up(rows, threads / 32), 1, kPostprocessCtas);
+  const std::int64_t quads = std::int64_t{split.blocks} * 64 * p.d_qk() / 4;
+  return std::clamp<std::int64_t>(std::max(divide_up(rows, threads / 32), divide_up(quads, threads)), 1,
+                                  kPostprocessCtas);
 }
 
 }  // namespace
@@ -92,10 +94,11 @@ Launches choose_launches(const Problem& problem, const Config& config,
         break;
       case KernelRole::backward:
         if (!tokens) continue;
-        grid = backward_ctas(lengths, problem, config);
+        grid = backward_ctas(lengths, problem, config) +
+               std::int64_t{order.split.blocks} * (order.split.shares - 1);
         break;
       case KernelRole::postprocess:
-        grid = postprocess_grid(problem, lengths, facts.threads);
+        grid = postprocess_grid(problem, lengths, order.split, facts.threads);
         break;
     }
     if (launches.count == launches.launch.size()) {

@@ -58,8 +58,11 @@ bool can_sweep(const Config& config, const Lengths& lengths, const DeviceFacts& 
          lengths.topk <= kSweptEntries / block_tokens(config);
 }
 
-Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
-                   const DeviceFacts& device, OrderRequest request) {
+namespace {
+
+// choose_order's, with every list a CTA's own.
+Order order_of_lists(const Problem& problem, const Config& config, const Lengths& lengths,
+                     const DeviceFacts& device, OrderRequest request) {
   if (request < OrderRequest::automatic || request > OrderRequest::sorted_throttled) {
     fail(Status::invalid_argument,
          "order = {} is none of 0 (automatic), 1 (caller's), 2 (sorted), 3 (sorted with "
@@ -113,6 +116,15 @@ Order choose_order(const Problem& problem, const Config& config, const Lengths& 
     return swept(device, false, "above 12288 rows a sorted sweep keeps the sums that are in use in L2");
   }
   return swept(device, true, "from 65536 rows on a sweep needs prefetch and a throttle to stay together");
+}
+
+}  // namespace
+
+Order choose_order(const Problem& problem, const Config& config, const Lengths& lengths,
+                   const DeviceFacts& device, OrderRequest request) {
+  Order order = order_of_lists(problem, config, lengths, device, request);
+  order.split = choose_split(problem, config, lengths, device, order.sweep);
+  return order;
 }
 
 }  // namespace smla::core

@@ -1,4 +1,4 @@
-// The order in which a CTA walks its list, and who writes that list.
+// The order in which a CTA walks its list, who writes that list, and whether CTAs share it.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "config/config.h"
 #include "plan/device_facts.h"
 #include "plan/lengths.h"
+#include "plan/split.h"
 #include "problem/problem.h"
 
 namespace smla::core {
@@ -31,6 +32,7 @@ struct Order {
   bool sweep = false;        // a CTA starts its list where the grid is
   bool prefetch = false;
   int throttle = 0;           // CTA-tiles that a CTA may be ahead of the grid's mean; 0: no throttle
+  Split split = {};           // of the last wave's lists: choose_split's
   std::string_view why = {};  // one sentence
 
   bool operator==(const Order&) const = default;

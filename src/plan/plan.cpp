@@ -102,7 +102,7 @@ ReadyCall ready_call(const Plan& plan, const Call& call) {
   ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
   if (ready.launches.count == 0) return ready;
   validate_workspace(call, workspace_size(plan, call.lengths, call.order));
-  ready.arguments = make_arguments(plan.problem, call, layout, order, plan.facts);
+  ready.arguments = make_arguments(plan.problem, config, call, layout, order, plan.facts);
   return ready;
 }
 

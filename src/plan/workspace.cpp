@@ -69,6 +69,8 @@ WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, c
     w.row_norms = layout.aligned(product({b, g, lengths.keys, 4}));
     w.group_exponent = layout.aligned(product({b, g, w.token_groups, 4}));
   }
+  if (order.split.blocks > 0)
+    w.d_q_shares = layout.aligned(product({order.split.blocks, order.split.shares, 64, problem.d_qk(), 4}));
   w.d_kv_sum =
       layout.aligned(product({b, g, w.token_groups, lengths.keys, sum_row_bytes(problem)}));  // a multiple of 128
   w.counters = layout.adjacent(kCounters * 4);

@@ -28,6 +28,7 @@ struct WorkspaceLayout {
   Piece list_bounds;              // [B, S, G, 8, 2] fp32; only for a deterministic problem
   Piece row_norms;                // [B, G, S_kv] fp32; partial sums only
   Piece group_exponent;           // [B, G, token groups] fp32; partial sums only
+  Piece d_q_shares;               // [split blocks, shares, 64, d_qk] fp32; only where lists are split
   Piece d_kv_sum;                 // [B, G, S_kv] rows of sum_row_bytes
   Piece counters;                 // kCounters words, directly behind d_kv_sum: both are zeroed as one range
   std::int64_t sorted_pitch = 0;  // tokens * topk rounded up to 4: every sorted list starts on 16 bytes

@@ -278,6 +278,7 @@ PTX_FN void red_or_u32_below_above(u32 key, u32 value, const void* pointer, u32 
 
 PTX_FN u32 ctaid_x() { return blockIdx.x; }
 PTX_FN u32 cluster_ctarank() { return emulator_calls->thread->cluster_rank; }
+PTX_FN u32 tid_x() { return threadIdx.x; }
 
 // ---- arithmetic ----
 
