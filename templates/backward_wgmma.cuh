@@ -24,6 +24,10 @@
 // sweep this CTA starts), DELTA_READY (gradient -> score, once: delta of the 64 heads is in shared memory).
 // Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
 //
+// The last wave: blocks beyond the last whole wave of CTAs are worked on by several CTAs each, every one with its part of
+// the list, and postprocess adds up their d_q (wgmma_shares.cuh). Which part it is is known before the loop, which is none
+// the longer for it.
+//
 // Deterministic problems (fixed_point.cuh): the offsets come with the rows' exponents; the gradient warpgroup reads P^T and
 // dS^T from shared memory and gives them back (P_FREE) before its last chunk leaves; the score warpgroup computes its top
 // panels one at a time. Registers go into conversions instead.
@@ -46,6 +50,7 @@
 //   8,192; predicted from the tiles: 2.75 / 3.24)                2.79 / 3.20
 //   2 of 32 heads (3,072 rows; 4.40 / 5.2); 8 of 8 (4,080 rows)  4.43 / 5.09; 1.51 / 1.70
 //   64 heads, partial sums (spike, backward alone: 4.67 / 5.35)  4.86 / 5.72 of 5.12 / 6.02
+//   the last 4 of 4,096 tokens over all SMs, not over 4           predicted 5.92 -> 5.76 cool; not measured
 //   64 heads, deterministic (floor of twice the bytes: 10.8)     12.4 / 12.6
 //   CTAs that stay and take blocks from a counter, copying the
 //   next block's q and d_o while the last tile is worked on      5.88 / 7.00: dropped; the gather's spills queue behind

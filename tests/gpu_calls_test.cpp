@@ -206,8 +206,8 @@ TEST_CASE("lists that several CTAs share: right, and d_q has the same bits in ev
        {Problem{.heads = 64, .has_sink = true}, Problem{.heads = 128, .d_tail = 0},
         Problem{.heads = 16, .causal = true}, Problem{.heads = 64, .accumulate = Accumulate::partial}}) {
     const auto plan = create_plan(problem, {.schedule = Schedule::wgmma}, 0);
-    const std::int64_t wave = std::int64_t{plan->facts.ctas_in_flight} *
-                              block_tokens(plan->choice.config) / head_blocks(problem, plan->choice.config);
+    const std::int64_t wave = std::int64_t{plan->facts.ctas_in_flight} * block_tokens(plan->choice.config) /
+                              head_blocks(problem, plan->choice.config);
     for (const std::int64_t queries : {std::int64_t{1}, std::int64_t{16}, wave + 4}) {
       INFO(plan->prepared->name << ", " << queries << " tokens");
       Case c{.problem = problem};

@@ -548,4 +548,5 @@ TEST_CASE("a plan describes itself as JSON") {
   CHECK(json["kernels"][2]["shared_bytes"] > 200 * 1024);
   CHECK_THAT(json["key"].get<std::string>(), contains("sparse-mla-bwd-h64"));
   CHECK_THAT(json["order"].get<std::string>(), contains("12288"));
+  CHECK_THAT(json["last_wave"].get<std::string>(), contains("shared by the CTAs that would be idle"));
 }

@@ -26,16 +26,22 @@ std::string least_time_text(const LeastTime& least, const Timing& call, double f
                      tflops(flops, least.steady.both()));
 }
 
+std::string split_text(const Split& split) {
+  if (split.blocks == 0) return "";
+  return fmt::format("the last {} blocks' lists are shared by {} CTAs each\n", split.blocks, split.shares);
+}
+
 }  // namespace
 
 std::string text_report(const Plan& plan, const BenchResult& r) {
   const Lengths& lengths = r.lengths;
   const double flops = call_flops(plan.problem, lengths);
   std::string text = fmt::format(
-      "{} on {}\nB {}, S {}, S_kv {}, topk {}, {} lists; {}\nkernels from {}, {} in {}; workspace "
+      "{} on {}\nB {}, S {}, S_kv {}, topk {}, {} lists; {}\n{}kernels from {}, {} in {}; workspace "
       "{:.1f} MB\n\n",
       plan.prepared->name, plan.device.name, lengths.batch, lengths.queries, lengths.keys, lengths.topk,
-      name(r.lists), r.order.why, name(plan.prepared->source), plan.prepared->cubin.compiler,
+      name(r.lists), r.order.why, split_text(r.order.split), name(plan.prepared->source),
+      plan.prepared->cubin.compiler,
       compile_time(plan.prepared->cubin.compile_seconds, plan.prepared->cubin.compile_cpu_seconds),
       static_cast<double>(r.workspace_bytes) * 1e-6);
   text += fmt::format("  {:<20} {:>9} {:>9}\n", "", "cool", "steady");
@@ -108,6 +114,7 @@ Json json_report(const Plan& plan, const BenchResult& r) {
       {"lengths", {{"batch", n.batch}, {"queries", n.queries}, {"keys", n.keys}, {"topk", n.topk}}},
       {"lists", name(r.lists)},
       {"order", {{"sorted", r.order.sorted}, {"prefetch", r.order.prefetch}, {"throttle", r.order.throttle}}},
+      {"last_wave", {{"blocks", r.order.split.blocks}, {"ctas_a_block", r.order.split.shares}}},
       {"source", name(plan.prepared->source)},
       {"compile_seconds", plan.prepared->cubin.compile_seconds},
       {"compile_cpu_seconds", plan.prepared->cubin.compile_cpu_seconds},

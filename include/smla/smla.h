@@ -70,7 +70,7 @@ typedef enum smla_schedule {
 typedef enum smla_order {
   SMLA_ORDER_AUTO = 0,            /* by S_kv: see smla_plan_describe */
   SMLA_ORDER_CALLERS = 1,         /* lists as they stand (up to 32 heads on sm_90a, whose tokens share a list: in row
-                                     order, unswept); d_q repeats bit for bit */
+                                     order, unswept); d_q repeats bit for bit on a GPU */
   SMLA_ORDER_SORTED = 2,          /* sorted by row, all CTAs sweep the same band of rows */
   SMLA_ORDER_SORTED_THROTTLED = 3 /* the same with prefetch and a throttle */
 } smla_order;
@@ -219,7 +219,8 @@ SMLA_API void smla_plan_destroy(smla_plan* plan);
  * order, key, source. Belongs to the plan and lives as long as it. NULL after a failure. */
 SMLA_API const char* smla_plan_describe(smla_plan* plan);
 
-/* Bytes of workspace that a call of these lengths needs. */
+/* Bytes of workspace that a call of these lengths needs. Fewer tokens may need more: lists that several SMs share take
+ * up to 20 MB. */
 SMLA_API smla_status smla_workspace_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
 
 /* Validates the call, then enqueues it on its stream: at most four kernels. Does not allocate, wait or touch

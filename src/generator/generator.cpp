@@ -148,8 +148,9 @@ KernelSource generate(const Problem& problem, const Config& config) {
     add_kernel(KernelRole::group_scales, "group_scales", "B * kv_groups * groups of tokens", 256, 0, 4);
   add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
   add_kernel(KernelRole::backward, "backward",
-             fmt::format("B * {} * kv_groups * {}", blocks, head_blocks(problem, config)), config.threads,
-             shared_memory_bytes(problem, config), 1);
+             fmt::format("B * {} * kv_groups * {}{}", blocks, head_blocks(problem, config),
+                         wgmma && !fixed ? " blocks, several CTAs for each of the last ones" : ""),
+             config.threads, shared_memory_bytes(problem, config), 1);
   add_kernel(KernelRole::postprocess, "postprocess", "B * S_kv * kv_groups rows, 2112 at most", 256, 0, 4);
 
   source.parts.push_back({"banner", banner(problem, config)});

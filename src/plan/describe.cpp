@@ -17,6 +17,12 @@ std::string_view order_in_words(const Plan& plan) {
          "throttle";
 }
 
+// What choose_split does.
+std::string_view last_wave_in_words(const Plan& plan) {
+  if (plan.choice.config.schedule != Schedule::wgmma || plan.problem.deterministic) return "a CTA a list";
+  return "lists that are not swept are shared by the CTAs that would be idle";
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -33,6 +39,7 @@ std::string describe(const Plan& plan) {
                        {"ctas_in_flight", plan.facts.ctas_in_flight}}},
                      {"kernels", kernels_json(prepared.kernels, prepared.cubin)},
                      {"order", order_in_words(plan)},
+                     {"last_wave", last_wave_in_words(plan)},
                      {"key", prepared.key.file_name()},
                      {"source", name(prepared.source)},
                      {"compiler", prepared.cubin.compiler},

@@ -16,7 +16,7 @@ namespace smla::core {
 enum class OrderRequest {
   automatic = 0,  // choose_order's rule
   callers = 1,    // as the list stands, or in row order where a block's tokens share one: d_q repeats bit for
-                  // bit, as it does in every order of a deterministic problem
+                  // bit on a device, as it does in every order of a deterministic problem on any
   sorted = 2,     // lists sorted by row, all CTAs sweep the same band of rows
   sorted_throttled =
       3,  // the same, with L2 prefetch of the next tile's sums and a throttle on CTAs that run ahead

@@ -73,7 +73,8 @@ ReadyCall ready_fallback(const Plan& plan, const Call& call, const ReadyCall& re
 // plan.functions->of_current_context().
 void enqueue(const Launchables& kernels, const ReadyCall& call, const Launch& launch);
 
-// One JSON object: problem, config, why, arch, device, kernels, order, key, source, compiler, fallback.
+// One JSON object: problem, config, why, arch, device, kernels, order, last_wave, key, source, compiler,
+// fallback.
 std::string describe(const Plan& plan);
 
 }  // namespace smla::core

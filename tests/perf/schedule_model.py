@@ -39,7 +39,7 @@ class Shape:
         self.group_panels = constant(layout, r"kGroupPanels = (\d+)")
         self.chunk = constant(sequence, r"kChunk = (\d+)")
         self.score_panels = constant(sequence, r"kScorePanels = (\d+)")
-        self.score_d_q = constant(backward, r"store_d_q<(\d+)>\(args, place, warp, lane, 0, d_q\)") + 32
+        self.score_d_q = constant(backward, r"store_d_q<(\d+)>\(args, 0, d_q\)") + 32
         self.few_registers = constant(backward, r"setmaxnreg_dec<(\d+)>")
         self.many_registers = constant(backward, r"setmaxnreg_inc<(\d+)>")
         self.d_qk, self.d_v = 576, 512
