@@ -35,7 +35,7 @@ struct Arguments {
   float* list_bounds;        // [B, S, G, 8, 2]: what may be added to a row (fixed_point.cuh, partial_sums.cuh)
   float* row_norms;          // [B, G, S_kv]: of the value rows; partial sums alone
   float* group_exponent;     // [B, G, token_groups]: log2 of the scale of P; partial sums alone
-  float* d_q_shares;         // [split_blocks, shares] of 64 x d_qk: d_q of the shares of a list, as their threads hold it
+  float* d_q_shares;         // [split_blocks, shares] of 64 x d_qk: d_q of the shares of a list (wgmma_shares.cuh)
   void* d_kv_sum;            // [B, G, S_kv] rows of fp32 (columns.cuh), deterministic: of integers (fixed_point.cuh);
                              // partial sums: [B, G, token_groups, S_kv] rows of fp16 (partial_sums.cuh)
   unsigned int* counters;    // kCounters words, zero at the start of every call
@@ -60,7 +60,7 @@ struct Arguments {
   int prefetch;              // 1: rows of the next tile's d_kv_sum are brought into L2 ahead of their reductions
   int throttle;              // > 0: a CTA waits while it is this many CTA-tiles ahead of the grid's mean (bounded)
   int ctas_in_flight;        // CTAs that the device runs at once: the unit of the sweep's tile counter
-  int whole_ctas;            // CTAs of the backward that have a block and its list to themselves, the first of the grid;
+  int whole_ctas;            // CTAs of the backward with a block and its list to themselves, the first of the grid;
   int split_blocks;          // the blocks behind theirs,
   int shares;                // and how many CTAs share the list of each of those
   float scale;               // softmax scale

@@ -24,9 +24,8 @@
 // sweep this CTA starts), DELTA_READY (gradient -> score, once: delta of the 64 heads is in shared memory).
 // Nobody arrives on a barrier two phases ahead: the offsets of tile j are written after empty[2] of tile j - 1.
 //
-// The last wave: blocks beyond the last whole wave of CTAs are worked on by several CTAs each, every one with its part of
-// the list, and postprocess adds up their d_q (wgmma_shares.cuh). Which part it is is known before the loop, which is none
-// the longer for it.
+// The last wave: blocks beyond the last whole wave of CTAs are worked on by several CTAs each, every one with its part
+// of the list, and postprocess adds up their d_q (wgmma_shares.cuh). The part is known before the loop over tiles.
 //
 // Deterministic problems (fixed_point.cuh): the offsets come with the rows' exponents; the gradient warpgroup reads P^T and
 // dS^T from shared memory and gives them back (P_FREE) before its last chunk leaves; the score warpgroup computes its top

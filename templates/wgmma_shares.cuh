@@ -1,15 +1,15 @@
 // Schedule wgmma: which block a CTA works on, and with which part of its list.
 //
-// A device runs args.ctas_in_flight CTAs at once. The blocks beyond the last whole wave of them would have most SMs to
-// themselves, so args.shares CTAs work on each of those, every one on its part of the list (src/plan/split.h has the rule):
+// A device runs args.ctas_in_flight CTAs at once. The blocks beyond the last whole wave of them would leave most SMs idle,
+// so args.shares CTAs work on each of those, every one on its part of the list (src/plan/split.h has the rule):
 //
 //   CTA      0 .. whole_ctas - 1    whole_ctas + i
 //   block    the CTA's number       whole_ctas + i / shares
 //   tiles    all of its list        of ceil(tiles / shares) the (i % shares)-th; the last shares may have fewer or none
 //   d_q      rows of d_q            the accumulators, in fp32, to the i-th piece of d_q_shares
 //
-// The shares of a list reduce into d_kv_sum like any CTAs. postprocess adds up their d_q in the order of the shares, so it
-// repeats bit for bit on a device; in how many shares depends on its number of SMs, so no deterministic problem is split.
+// The shares of a list reduce into d_kv_sum like any CTAs. postprocess adds up their d_q in the order of the shares, so
+// it repeats bit for bit on a device; how many there are depends on its SMs, so no deterministic problem is split.
 #pragma once
 
 constexpr bool kSplits = !Spec::deterministic;
@@ -24,9 +24,9 @@ PTX_FN int tiles_a_share(const Arguments& args, int tiles) { return (tiles + arg
 PTX_FN bool is_share(const Arguments& args) { return kSplits && ctaid_x() >= (u32)args.whole_ctas; }
 PTX_FN u32 number_of_share(const Arguments& args) { return ctaid_x() - (u32)args.whole_ctas; }
 
-// Finds this CTA's block and its part of the list, and leaves them in shared memory: in registers they would stay over the
-// loop over tiles. False: a share that its list is too short for. (The first one has work even where the list is empty:
-// delta and d_q of dead rows.)
+// Finds this CTA's block and its part of the list, and leaves them in shared memory: in registers they would stay over
+// the loop over tiles. False: a share that its list is too short for. (The first one has work even where the list is
+// empty: delta and d_q of dead rows.)
 PTX_FN bool find_part(const Arguments& args) {
   u32 block = ctaid_x(), begin = 0, end = 0x7fffffffu;
   if (is_share(args)) {
@@ -59,8 +59,8 @@ PTX_FN int own_end(const Arguments& args, const Place& place) {
 
 // ---- d_q of the shares ----
 //
-// Four accumulators of thread t of its warpgroup (columns 2l, 2l + 1 of row r, the same of row r + 8; l = t % 4) are the
-// quad 128 (column / 8) + t of a piece: a warp's store of 16 bytes a lane is one run of 512, and so is a load in the fold.
+// Four accumulators of thread t of its warpgroup (columns 2l, 2l + 1 of row r, the same of row r + 8; l = t % 4) are
+// the quad 128 (column / 8) + t of a piece: a warp's store of 16 bytes a lane is one run of 512, as is a load of the fold.
 
 constexpr int kShareQuads = 64 * Spec::d_qk / 4;
 

@@ -219,8 +219,8 @@ SMLA_API void smla_plan_destroy(smla_plan* plan);
  * order, key, source. Belongs to the plan and lives as long as it. NULL after a failure. */
 SMLA_API const char* smla_plan_describe(smla_plan* plan);
 
-/* Bytes of workspace that a call of these lengths needs. Fewer tokens may need more: lists that several SMs share take
- * up to 20 MB. */
+/* Bytes of workspace that a call of these lengths needs. Fewer tokens may need more: lists that several SMs
+ * share take up to 20 MB. */
 SMLA_API smla_status smla_workspace_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
 
 /* Validates the call, then enqueues it on its stream: at most four kernels. Does not allocate, wait or touch
