@@ -8,7 +8,7 @@
 //   gather    reads the list, zero-fills rows that do not count, writes the tile's row offsets (kNoRow: no reduction),
 //             copies the rows by cp.async in three groups of up to three 64-column panels
 //   score     S = q k^T, dP = d_o v^T, P and dS to shared memory; d_q's first half; then the top d_kv panels
-//   gradient  P^T, dS^T to registers; d_q's second half; the other d_kv panels in chunks of 32 columns, the reductions
+//   gradient  P^T, dS^T to registers; d_q's second half; d_kv's other columns in chunks of 32, the reductions
 //             of one chunk between the wgmmas of the next (gradient_tile, written out by the generator)
 //
 //   time ->   | tile j                                                              | tile j+1
@@ -49,7 +49,9 @@
 //   8,192; predicted from the tiles: 2.75 / 3.24)                2.79 / 3.20
 //   2 of 32 heads (3,072 rows; 4.40 / 5.2); 8 of 8 (4,080 rows)  4.43 / 5.09; 1.51 / 1.70
 //   64 heads, partial sums (spike, backward alone: 4.67 / 5.35)  4.86 / 5.72 of 5.12 / 6.02
-//   the last 4 of 4,096 tokens over all SMs, not over 4           predicted 5.92 -> 5.76 cool; not measured
+//   the last 4 of 4,096 tokens over all SMs, not over 4 (5.76;
+//   but alone in the machine those 4 had run faster)             5.83 / 6.95 instead of 5.89 / 6.99; 16 tokens 0.057
+//                                                                instead of 0.204
 //   64 heads, deterministic (floor of twice the bytes: 10.8)     12.4 / 12.6
 //   CTAs that stay and take blocks from a counter, copying the
 //   next block's q and d_o while the last tile is worked on      5.88 / 7.00: dropped; the gather's spills queue behind
@@ -57,6 +59,9 @@
 #pragma once
 
 // ---- score ----
+
+// Of d_kv the score warpgroup reduces the columns from d_qk - kScoreColumns on: three panels, or two and a half.
+static_assert(kScoreColumns == 192 || kScoreColumns == 160, "three panels or two and a half");
 
 // d_kv of one 64-column panel: dS^T q and, in the value columns, + P^T d_o.
 PTX_FN void d_kv_panel(float (&d)[32], int panel) {
@@ -74,8 +79,18 @@ PTX_FN void d_kv_panel(float (&d)[32], int panel) {
   wgmma_commit_group();
 }
 
-// The top three panels, in turn in the accumulators that S and dP have left: the wgmmas of one run under the reductions
-// of the one before.
+// d_kv of the upper half of a panel.
+PTX_FN void d_kv_half_panel(float (&d)[16], int panel) {
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) wgmma_n32_ss<1, 1>(d, ds_columns(k), q_columns(panel * 64 + 32, k), k > 0);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) wgmma_n32_ss<1, 1>(d, p_columns(k), d_o_columns(panel * 64 + 32, k), 1);
+  wgmma_commit_group();
+}
+
+// The top panels, in turn in the accumulators that S and dP have left: the wgmmas of one run under the reductions of the one
+// before.
 PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRows& rows) {
   constexpr int kTop = kQkPanels - 1;
   if (Spec::deterministic) {  // the conversions need the registers of the second accumulator
@@ -90,6 +105,15 @@ PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRo
   d_kv_panel(dp, kTop - 1);
   wgmma_wait_group<1>();
   reduce_panel(s, rows, kTop * 64);
+  if (kScoreColumns == 160) {
+    float half[16];
+    d_kv_half_panel(half, kTop - 2);
+    wgmma_wait_group<1>();
+    reduce_panel(dp, rows, (kTop - 1) * 64);
+    wgmma_wait_group<0>();
+    reduce_chunk(half, rows, (kTop - 2) * 64 + 32);
+    return;
+  }
   d_kv_panel(s, kTop - 2);
   wgmma_wait_group<1>();
   reduce_panel(dp, rows, (kTop - 1) * 64);
@@ -176,7 +200,7 @@ PTX_FN void backward(const Arguments& args) {
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 3; ++i) mbarrier_init(Shared::full + i * 8, 128);
+    for (int i = 0; i < kGroups; ++i) mbarrier_init(Shared::full + i * 8, 128);
     mbarrier_init(Shared::empty, 4);
     mbarrier_init(Shared::empty + 8, 8);
     mbarrier_init(Shared::empty + 16, 4);

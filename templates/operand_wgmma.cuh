@@ -5,7 +5,10 @@
 // Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:
 // along the rows, further columns a panel on.
 PTX_FN u64 k_major(u32 address) { return wgmma_descriptor((address >> 4) + (1u << 16), 64u | (1u << 30)); }
-PTX_FN u64 mn_major(u32 address) { return wgmma_descriptor((address >> 4) + (512u << 16), 64u | (1u << 30)); }
+// `further`: 16 bytes each, apart from the address so that what is known of that stays an immediate.
+PTX_FN u64 mn_major(u32 address, u32 further = 0) {
+  return wgmma_descriptor((address >> 4) + (512u << 16) + further, 64u | (1u << 30));
+}
 
 template <int TransA, int TransB>
 PTX_FN void wgmma_n64_ss(float (&d)[32], u64 a, u64 b, int scale_d) {

@@ -530,7 +530,7 @@ PTX_FN u32 tid_x() {
 // This CTA's place in its cluster; 0 without one.
 PTX_FN u32 cluster_ctarank() {
   u32 value;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(value));
+  asm("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(value));
   return value;
 }
 

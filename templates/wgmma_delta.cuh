@@ -22,7 +22,7 @@ PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int la
       if (row.exists) ld_global_nc_v4_u32(o[i][panel], source + panel * 64);
     }
   }
-  mbarrier_wait_parity(Shared::q_ready, 0);
+  mbarrier_wait_parity(own(Shared::q_ready), 0);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int row = i * 16 + warp * 4 + (lane >> 3);
@@ -30,7 +30,7 @@ PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int la
 #pragma unroll
     for (int panel = 0; panel < kVPanels; ++panel) {
       u32 d_o[4];
-      ld_shared_v4_u32(d_o, Shared::d_o + panel * kPanel + panel_offset<64>(row, lane8));
+      ld_shared_v4_u32(d_o, own(Shared::d_o + panel * kPanel + panel_offset<64>(row, lane8)));
       delta += dot_of_chunk(o[i][panel], d_o);
     }
 #pragma unroll
@@ -38,7 +38,7 @@ PTX_FN void compute_delta(const Arguments& args, bool no_tiles, int warp, int la
     if (lane8 == 0) {
       const HeadRow of_q = head_row(args, place, row);
       if (kShared ? is_dead(args, place, of_q) : no_tiles) delta = 0.0f;
-      st_shared_u32(Shared::delta + row * 4, __float_as_uint(delta));
+      st_shared_u32(own(Shared::delta + row * 4), __float_as_uint(delta));
       if (Spec::has_sink && of_q.exists && own_begin() == 0) {  // for d_sink
         st_global_f32(args.row_delta + index_of(args, place, of_q), delta);
       }

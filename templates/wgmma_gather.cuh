@@ -23,14 +23,14 @@ PTX_FN u32 counter_of_wave(const Arguments& args) {
 
 // What a tile adds to the counter.
 PTX_FN u32 progress(int done, int tiles) {
-  const u32 step = ld_shared_u32(Shared::sweep_step);
+  const u32 step = ld_shared_u32(own(Shared::sweep_step));
   return Spec::deterministic && done + 1 == tiles ? kSweep - (u32)done * step : step;
 }
 
 // Waits, a bounded number of polls, while this CTA is ahead of the grid's mean by more than args.throttle CTA-tiles.
 PTX_FN void throttle(const Arguments& args, int done) {
   if (ctaid_x() + 2 * (u32)args.ctas_in_flight >= gridDim.x) return;  // the last waves have nobody to wait for
-  const u32 counter_at_start = ld_shared_u32(Shared::sweep_counter), step = ld_shared_u32(Shared::sweep_step);
+  const u32 counter_at_start = ld_shared_u32(own(Shared::sweep_counter)), step = ld_shared_u32(own(Shared::sweep_step));
   const u32 own = counter_at_start + (u32)done * step * (u32)args.ctas_in_flight;
   for (int polls = 0; polls < 64; ++polls) {
     if ((int)(own - ld_relaxed_gpu_u32(args.counters)) <= args.throttle * (int)step) return;
@@ -46,7 +46,7 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
     const HeadRow row = head_row(args, place, i);
     const u16* q = (const u16*)args.q + offset_of(args.q_strides, place.b, row.s, row.head) + lane8 * 8;
     const u16* d_o = (const u16*)args.d_o + offset_of(args.d_o_strides, place.b, row.s, row.head) + lane8 * 8;
-    const u32 target = panel_offset<64>(i, lane8);
+    const u32 target = own(panel_offset<64>(i, lane8));
     const int bytes = row.exists ? 16 : 0;
 #pragma unroll
     for (int panel = 0; panel < kQkPanels; ++panel) {
@@ -57,27 +57,25 @@ PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int 
       cp_async_16_zfill(Shared::d_o + panel * kPanel + target, d_o + panel * 64, bytes);
     }
   }
-  cp_async_mbarrier_arrive_noinc(Shared::q_ready);
+  cp_async_mbarrier_arrive_noinc(own(Shared::q_ready));
 }
 
 // Finds where in its list this CTA starts. Lists in row order that are not swept start at places of their own, or all
 // CTAs would reduce into the same rows at once.
 PTX_FN void start_sweep(const Arguments& args, const Place& place, int tiles, int thread) {
-  if (thread == 0) {
+  if (thread == 0 && chooses_start()) {
     const u32 counter = !args.sweep ? 0 : Spec::deterministic ? counter_of_wave(args) : ld_relaxed_gpu_u32(args.counters);
     const u32 own_place = kShared && !args.sweep ? ((u32)place.list * 0x9e3779b9u >> 16) * (u32)tiles >> 16 : 0;
     const bool fixed_place = Spec::deterministic || (kShared && !args.sweep);
     const u32 tile = fixed_place ? own_place : sweep_tile(args, counter, tiles);
-    st_shared_u32(Shared::sweep_tile, (u32)own_begin() / 64 + tile);
-    st_shared_u32(Shared::sweep_counter, counter);
-    st_shared_u32(Shared::sweep_step, kSweep / (u32)tiles);
+    tell_start((u32)own_begin() / 64 + tile, counter, kSweep / (u32)tiles);
   }
-  bar_sync(GATHER_ONLY, 128);
+  wait_for_start();
 }
 
 // Where in the list the tile begins that comes after `done` others.
 PTX_FN int position_after(int done, int tiles, int end) {
-  const u32 position = (ld_shared_u32(Shared::sweep_tile) + (u32)done) * 64;
+  const u32 position = (ld_shared_u32(own(Shared::sweep_tile)) + (u32)done) * 64;
   return (int)(position < (u32)end ? position : position - (u32)tiles * 64);
 }
 
@@ -95,7 +93,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       (const char*)((const u16*)args.kv + offset_of(args.kv_strides, place.b, 0, place.group)) + lane8 * 16;
   const int* list = list_of(args, place) + row0;
   const u32 limit = kShared ? 0x7fffffffu : key_limit(args, place.s);  // a shared list has been through key_limit
-  const u32 target = Shared::kv + panel_offset<64>(row0, lane8);       // row0 + 16 i has the same swizzle
+  const u32 target = own(Shared::kv + panel_offset<64>(row0, lane8));  // row0 + 16 i has the same swizzle
   start_sweep(args, place, tiles, thread);
 
   int entry[4];
@@ -115,23 +113,23 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
       }
     }
 #pragma unroll
-    for (int group = 0; group < 3; ++group) {
-      mbarrier_wait_parity(Shared::empty + group * 8, (done & 1) ^ 1);
+    for (int group = 0; group < kGroups; ++group) {
+      mbarrier_wait_parity(own(Shared::empty + group * 8), (done & 1) ^ 1);
       // After empty[2] both consumers have used the offsets of two tiles ago, and have waited for the last ones.
       if (group == 2 && lane8 < kOffsetLanes) {
         store_row_offsets(args, place, (u32)(done & 1) * 256 + row0 * 4, entry, lane8);
-        mbarrier_arrive(Shared::offsets_ready);
+        mbarrier_arrive(own(Shared::offsets_ready));
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = row_of(max(entry[i], 0));
         const char* source = kv + (long long)row * (int)(args.kv_strides.token * 2);  // one 32 x 32 bit product
 #pragma unroll
-        for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
+        for (int panel = first_panel(group); panel < first_panel(group + 1); ++panel) {
           cp_async_16_zfill(target + i * (16 * 128) + panel * kPanel, source + panel * 128, entry[i] < 0 ? 0 : 16);
         }
       }
-      cp_async_mbarrier_arrive_noinc(Shared::full + group * 8);
+      cp_async_mbarrier_arrive_noinc(own(Shared::full + group * 8));
     }
     if (done + 1 < tiles) {
       const int position = position_after(done + 1, tiles, end);

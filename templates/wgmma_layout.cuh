@@ -6,7 +6,7 @@ constexpr u32 kBase = 1024;        // where dynamic shared memory starts; checke
 constexpr int kPanel = 64 * 128;   // bytes of 64 rows x 64 columns
 constexpr int kQkPanels = Spec::d_qk / 64;
 constexpr int kVPanels = Spec::d_v / 64;
-constexpr int kGroupPanels = 3;    // kv panels that are filled and freed together; the last group may have fewer
+constexpr int kMostGroups = 4;     // of kv panels that are filled and freed together
 constexpr u32 kNoRow = 0xf0000000u;  // row offsets from here on mean: no reduction
 
 struct Shared {
@@ -17,14 +17,14 @@ struct Shared {
   static constexpr u32 ds = p + kPanel;
   static constexpr u32 row_offsets = ds + kPanel;          // 2 tiles x 64 words: kv row's offset in d_kv_sum | its tokens
   static constexpr u32 delta = row_offsets + 2 * 64 * 4;   // 64 floats
-  static constexpr u32 full = delta + 64 * 4;              // 3 barriers
-  static constexpr u32 empty = full + 3 * 8;               // 3 barriers
-  static constexpr u32 q_ready = empty + 3 * 8;
+  static constexpr u32 full = delta + 64 * 4;              // a barrier a group of kv panels
+  static constexpr u32 empty = full + kMostGroups * 8;
+  static constexpr u32 q_ready = empty + kMostGroups * 8;
   static constexpr u32 offsets_ready = q_ready + 8;
-  static constexpr u32 sweep_tile = offsets_ready + 8;     // where this CTA starts its list,
+  static constexpr u32 sweep_tile = (offsets_ready + 8 + 15) / 16 * 16;  // where this CTA starts its list,
   static constexpr u32 sweep_counter = sweep_tile + 4;     // the sweep's counter then,
   static constexpr u32 sweep_step = sweep_counter + 4;     // and what each tile adds to it
-  static constexpr u32 block = sweep_step + 4;             // place_of's number of this CTA's block,
+  static constexpr u32 block = sweep_tile + 16;            // place_of's number of this CTA's block,
   static constexpr u32 part_begin = block + 4;             // the first entry of its list that is this CTA's,
   static constexpr u32 part_end = part_begin + 4;          // and the first behind it that is not
   static constexpr u32 row_codes = (part_end + 4 + 15) / 16 * 16;  // as row_offsets, deterministic problems only

@@ -1,6 +1,8 @@
 // Schedule wgmma: reductions of accumulators into fp32 sums of d_kv (columns.cuh).
 #pragma once
 
+constexpr int kScoreColumns = 192;  // of d_kv, that the score warpgroup reduces
+
 static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
 // What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums, and
@@ -10,7 +12,7 @@ PTX_FN void store_row_offsets(const Arguments&, const Place&, u32 place, const i
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const u32 offset = (u32)row_of(entry[i]) * Spec::sum_row_bytes | tokens_of(entry[i]);
-    st_shared_u32(Shared::row_offsets + place + i * 64, entry[i] < 0 ? kNoRow : offset);
+    st_shared_u32(own(Shared::row_offsets + place + i * 64), entry[i] < 0 ? kNoRow : offset);
   }
 }
 
@@ -27,7 +29,7 @@ struct Exchanged {
 
 PTX_FN ReductionRows reduction_rows(const char* sums, int tile, int warp, int lane) {
   ReductionRows rows;
-  const u32 table = Shared::row_offsets + (tile & 1) * 256 + (warp * 16 + ((lane >> 2) & 6)) * 4;
+  const u32 table = own(Shared::row_offsets + (tile & 1) * 256 + (warp * 16 + ((lane >> 2) & 6)) * 4);
   ld_shared_v2_u32(rows.offset[0], rows.offset[1], table);
   ld_shared_v2_u32(rows.offset[2], rows.offset[3], table + 32);
   if (kShared) {

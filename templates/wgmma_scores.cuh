@@ -15,8 +15,8 @@ PTX_FN void load_two_rows(const Arguments& args, const float* values, float abse
 PTX_FN void load_delta(const Arguments& args, float (&delta)[2], int row) {
   if (Spec::delta_in_backward) {
     bar_sync(DELTA_READY, 256);
-    delta[0] = __uint_as_float(ld_shared_u32(Shared::delta + row * 4));
-    delta[1] = __uint_as_float(ld_shared_u32(Shared::delta + row * 4 + 32));
+    delta[0] = __uint_as_float(ld_shared_u32(own(Shared::delta + row * 4)));
+    delta[1] = __uint_as_float(ld_shared_u32(own(Shared::delta + row * 4 + 32)));
   } else {
     load_two_rows(args, args.row_delta, 0.0f, delta, row);
   }
@@ -42,12 +42,12 @@ PTX_FN void rows_that_count(u32 (&counts)[kTokensAWarp][2], u32 offset_low, u32 
 PTX_FN void scores(const Arguments& args, int tile, int warp, int lane, const float (&lse)[2], float (&delta)[2], float (&s)[32],
                    float (&dp)[32], u32 (&p)[4][4], u32 (&ds)[4][4]) {
 #pragma unroll
-  for (int group = 0; group < 3; ++group) {
-    mbarrier_wait_parity(Shared::full + group * 8, tile & 1);
+  for (int group = 0; group < kGroups; ++group) {
+    mbarrier_wait_parity(own(Shared::full + group * 8), tile & 1);
     fence_proxy_async();
     wgmma_fence();
 #pragma unroll
-    for (int panel = group * kGroupPanels; panel < (group + 1) * kGroupPanels && panel < kQkPanels; ++panel) {
+    for (int panel = first_panel(group); panel < first_panel(group + 1); ++panel) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         wgmma_n64_ss<0, 0>(s, k_major(Shared::q + panel * kPanel + k * 32), k_major(Shared::kv + panel * kPanel + k * 32),
@@ -67,8 +67,8 @@ PTX_FN void scores(const Arguments& args, int tile, int warp, int lane, const fl
   }
   wgmma_commit_group();
 
-  mbarrier_wait_parity(Shared::offsets_ready, tile & 1);
-  const u32 table = Shared::row_offsets + (tile & 1) * 256 + lane * 4;
+  mbarrier_wait_parity(own(Shared::offsets_ready), tile & 1);
+  const u32 table = own(Shared::row_offsets + (tile & 1) * 256 + lane * 4);
   const u32 offset_low = ld_shared_u32(table), offset_high = ld_shared_u32(table + 128);
   wgmma_wait_group<1>();
   u32 counts[kTokensAWarp][2];

@@ -236,10 +236,12 @@ std::vector<MeasuredLimit> measure_limits(const DeviceProperties& device,
 
 std::optional<LeastTime> least_time(const Problem& problem, const Config& config, double tiles,
                                     const std::vector<MeasuredLimit>& limits) {
-  const std::string_view together = problem.deterministic                       ? "gather_reduce_u64"
-                                    : problem.accumulate == Accumulate::partial ? "gather_reduce_fp16"
-                                                                                : "gather_reduce_fp32";
-  const bool wgmma = config.schedule == Schedule::wgmma;
+  const std::string_view together =
+      problem.deterministic ? "gather_reduce_u64"
+      : problem.accumulate == Accumulate::partial || cluster_ctas(config) == 2
+          ? "gather_reduce_fp16"  // a pair's CTA: half the columns in fp32, the same bytes
+          : "gather_reduce_fp32";
+  const bool wgmma = uses_wgmma(config.schedule);
   const double tile_flops = 2.0 * 64 * kTileRows * (3.0 * problem.d_qk() + 2.0 * problem.d_v);
   LeastTime least;
   bool has_memory = false, has_matrices = false;

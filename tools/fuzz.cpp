@@ -88,8 +88,8 @@ ConfigRequest draw_request(Draw& draw, const Problem& problem, const Arch& arch)
     return is_allowed([&] { choose_config(problem, arch, r); });
   };
   ConfigRequest r;
-  const auto schedule =
-      draw.one_of<std::optional<Schedule>>({std::nullopt, std::nullopt, Schedule::cp_async, Schedule::wgmma});
+  const auto schedule = draw.one_of<std::optional<Schedule>>(
+      {std::nullopt, std::nullopt, Schedule::cp_async, Schedule::wgmma, Schedule::wgmma_pair});
   const ConfigRequest scheduled = {.schedule = schedule};
   if (schedule && allowed(scheduled)) r = scheduled;
   ConfigRequest forced = r;

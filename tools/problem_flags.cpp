@@ -80,7 +80,7 @@ void add_problem_flags(CLI::App& app, ProblemFlags& flags) {
            }
          },
          "Structure of the kernels; smla-gen --list describes them")
-      ->type_name("auto|cp_async|wgmma")
+      ->type_name("auto|cp_async|wgmma|wgmma_pair")
       ->default_str("auto")
       ->group(how);
   app.add_option("--block-h", r.block_h, "Heads a CTA")->group(how);

@@ -49,6 +49,7 @@ std::vector<ConfigRequest> tunable_configs(const Problem& problem, const Arch& a
   for (int block_h = kWgmmaRows; block_h >= 8; block_h /= 2) {
     requests.push_back({.schedule = Schedule::wgmma, .block_h = block_h});
   }
+  requests.push_back({.schedule = Schedule::wgmma_pair});
   requests.push_back({.schedule = Schedule::cp_async});
   std::erase_if(requests, [&](const ConfigRequest& request) {
     try {

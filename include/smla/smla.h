@@ -65,7 +65,8 @@ typedef enum smla_accumulate { SMLA_ACCUMULATE_FP32 = 0, SMLA_ACCUMULATE_PARTIAL
 typedef enum smla_schedule {
   SMLA_SCHEDULE_AUTO = 0,
   SMLA_SCHEDULE_CP_ASYNC = 1, /* sm_80 and later, every shape */
-  SMLA_SCHEDULE_WGMMA = 2     /* sm_90a, every shape */
+  SMLA_SCHEDULE_WGMMA = 2,    /* sm_90a, every shape */
+  SMLA_SCHEDULE_WGMMA_PAIR = 3 /* sm_90a, bf16, fp32 sums, 65 to 128 heads a kv group and other even numbers of 64-head blocks */
 } smla_schedule;
 typedef enum smla_order {
   SMLA_ORDER_AUTO = 0,            /* by S_kv: see smla_plan_describe */

@@ -54,6 +54,7 @@ enum class Schedule {
   automatic = SMLA_SCHEDULE_AUTO,
   cp_async = SMLA_SCHEDULE_CP_ASYNC,
   wgmma = SMLA_SCHEDULE_WGMMA,
+  wgmma_pair = SMLA_SCHEDULE_WGMMA_PAIR,
 };
 enum class Order {
   automatic = SMLA_ORDER_AUTO,

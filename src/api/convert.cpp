@@ -64,9 +64,11 @@ std::optional<Schedule> to_schedule(std::int32_t value) {
       return Schedule::cp_async;
     case SMLA_SCHEDULE_WGMMA:
       return Schedule::wgmma;
+    case SMLA_SCHEDULE_WGMMA_PAIR:
+      return Schedule::wgmma_pair;
     default:
-      fail(Status::invalid_argument, "config.schedule = {} is none of 0 (automatic), 1 (cp_async), 2 (wgmma)",
-           value);
+      fail(Status::invalid_argument,
+           "config.schedule = {} is none of 0 (automatic), 1 (cp_async), 2 (wgmma), 3 (wgmma_pair)", value);
   }
 }
 

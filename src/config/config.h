@@ -14,9 +14,10 @@
 namespace smla::core {
 
 enum class Schedule {
-  cp_async,  // sm_80 and later: one CTA a token and head block, mma.sync; the structure of TileLang's
-             // sparse_mla_bwd
-  wgmma,     // sm_90a: one CTA 64 heads, of one token or of several neighbours; three warpgroups
+  cp_async,    // sm_80 and later: one CTA a token and head block, mma.sync; the structure of TileLang's
+               // sparse_mla_bwd
+  wgmma,       // sm_90a: one CTA 64 heads, of one token or of several neighbours; three warpgroups
+  wgmma_pair,  // sm_90a: two CTAs of a cluster 128 heads of a token; each reduces half of d_kv's columns
 };
 
 struct Config {
@@ -63,6 +64,13 @@ int head_blocks(const Problem& problem, const Config& config);
 // Neighbouring query tokens that share a CTA and the union of their lists. Schedule wgmma fills its 64 rows
 // with 64 / block_h of them, 1, 2, 4 or 8; cp_async takes one.
 int block_tokens(const Config& config);
+
+// CTAs of the backward that run as a cluster.
+int cluster_ctas(const Config& config);
+
+// Whether a schedule is built of wgmma: three warpgroups, panels in shared memory, row order for long
+// contexts.
+bool uses_wgmma(Schedule schedule);
 
 // Dynamic shared memory of the backward kernel, in bytes.
 int shared_memory_bytes(const Problem& problem, const Config& config);

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "config/cp_async.h"
 #include "config/wgmma.h"
+#include "config/wgmma_pair.h"
 
 namespace smla::core {
 namespace {
@@ -177,7 +178,8 @@ std::string in_words(const std::vector<int>& values, int limit) {
 }
 
 std::vector<ScheduleFacts> schedule_facts() {
-  return {facts_of(Schedule::cp_async, kCpAsyncNote), facts_of(Schedule::wgmma, kWgmmaNote)};
+  return {facts_of(Schedule::cp_async, kCpAsyncNote), facts_of(Schedule::wgmma, kWgmmaNote),
+          facts_of(Schedule::wgmma_pair, kWgmmaPairNote)};
 }
 
 }  // namespace smla::core

@@ -15,13 +15,15 @@ constexpr int kStages =
 constexpr int kThreads =
     384;  // score + gradient + gather warpgroup: 240 * 256 + 24 * 128 registers are all of an SM's
 
-constexpr int kOffsetsAndBarriers = 1024;  // 2 x 64 row offsets, 64 deltas, 8 barriers, the sweep's start
-constexpr int kRowCodes = 2 * 64 * 4;      // exponents of rows of integer sums
+constexpr int kOffsetsAndBarriers =
+    1024;                              // 2 x 64 row offsets, 64 deltas, 8 or 18 barriers, the sweep's start
+constexpr int kRowCodes = 2 * 64 * 4;  // exponents of rows of integer sums
 
-void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason) {
+void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason,
+                  std::string_view schedule) {
   if (value && *value != only) {
-    fail(Status::not_supported, "{} = {} (config.{}): wgmma takes {} alone, {}; the nearest that works is {}",
-         field, *value, field, only, reason, only);
+    fail(Status::not_supported, "{} = {} (config.{}): {} takes {} alone, {}; the nearest that works is {}",
+         field, *value, field, schedule, only, reason, only);
   }
 }
 
@@ -35,6 +37,21 @@ int block_h_of(int heads) {
 }
 
 }  // namespace
+
+void check_wgmma_request(const ConfigRequest& request, std::string_view schedule) {
+  check_forced(request.block_size, kBlockSize, "block_size", "kv rows of a tile", schedule);
+  check_forced(request.stages, kStages, "stages", "all that fits the shared memory", schedule);
+  check_forced(request.threads, kThreads, "threads", "three warpgroups", schedule);
+}
+
+Config wgmma_config(Schedule schedule, int block_h) {
+  return {.schedule = schedule,
+          .block_h = block_h,
+          .block_size = kBlockSize,
+          .stages = kStages,
+          .threads = kThreads,
+          .vector_reductions = true};
+}
 
 int wgmma_shared_bytes(const Problem& problem) {
   const int q_and_d_o = kWgmmaRows * (problem.d_qk() + problem.d_v);
@@ -56,17 +73,9 @@ Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigReques
          "that works is {}",
          block_h, block_h_of(block_h));
   }
-  check_forced(request.block_size, kBlockSize, "block_size", "kv rows of a tile");
-  check_forced(request.stages, kStages, "stages", "all that fits the shared memory");
-  check_forced(request.threads, kThreads, "threads", "three warpgroups");
+  check_wgmma_request(request, "wgmma");
 
-  Choice choice{.config = {.schedule = Schedule::wgmma,
-                           .block_h = block_h,
-                           .block_size = kBlockSize,
-                           .stages = kStages,
-                           .threads = kThreads,
-                           .vector_reductions = true},
-                .why = {}};
+  Choice choice{.config = wgmma_config(Schedule::wgmma, block_h), .why = {}};
   choice.why = {
       fmt::format("block_h = {}: the M of wgmma is 64 rows, {} token(s) of {} head block(s) a kv group",
                   block_h, kWgmmaRows / block_h, head_blocks(problem, choice.config)),

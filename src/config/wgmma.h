@@ -9,6 +9,11 @@ namespace smla::core {
 
 constexpr int kWgmmaRows = 64;  // the M of wgmma: rows of q, heads of a block times tokens of a block
 
+// Throws where a size is forced that no schedule of wgmma has; `schedule` is the name to blame.
+void check_wgmma_request(const ConfigRequest& request, std::string_view schedule);
+
+Config wgmma_config(Schedule schedule, int block_h);
+
 Choice choose_wgmma(const Problem& problem, const Arch& arch, const ConfigRequest& request);
 
 // q, d_o and 64 kv rows in panels of 64 columns, P and dS, row offsets and barriers.

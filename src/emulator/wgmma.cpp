@@ -154,8 +154,9 @@ void check_warpgroup(Cta& cta, Warp& warp) {
   ++warp.wgmma.count;
 }
 
-// Registers that a thread of this warp needs at least: operands of wgmmas in flight, and accumulators that carry a sum from
-// one wait to the next. A kernel that gives its warpgroup more by setmaxnreg.inc needs them here.
+// Registers that a thread of this warp needs at least: operands of wgmmas in flight, and accumulators that
+// carry a sum from one wait to the next. A kernel that gives its warpgroup more by setmaxnreg.inc needs them
+// here.
 void check_registers(Warp& warp) {
   std::map<const void*, u32> needed = warp.wgmma.kept;
   for (const WgmmaInFlight& op : warp.wgmma.operations) {

@@ -39,7 +39,8 @@ struct WgmmaState {
   u32 group = 0;        // committed groups
   bool fenced = false;  // wgmma.fence since the last wait_group that waited for something
   std::size_t count = 0;
-  std::map<const void*, u32> kept;  // accumulators of lane 0 that carry a sum from one wait to the next: registers
+  std::map<const void*, u32>
+      kept;  // accumulators of lane 0 that carry a sum from one wait to the next: registers
 
   bool in_flight() const { return !operations.empty(); }
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/gradient_sequence.h"
+#include "generator/pair_sequence.h"
 
 namespace smla::core {
 namespace {
@@ -35,9 +36,9 @@ std::string describe(const Problem& p) {
 }
 
 std::string banner(const Problem& problem, const Config& config) {
-  const std::string_view arch = config.schedule == Schedule::wgmma ? "sm_90a"
-                                : config.vector_reductions         ? "sm_90"
-                                                                   : "sm_80";
+  const std::string_view arch = uses_wgmma(config.schedule) ? "sm_90a"
+                                : config.vector_reductions  ? "sm_90"
+                                                            : "sm_80";
   const bool partial = problem.accumulate == Accumulate::partial;
   return fmt::format(
       R"(// Sparse-MLA backward: {}.
@@ -92,6 +93,7 @@ struct Spec {{
   static constexpr int head_blocks = {};  // of a kv group
   static constexpr int block_size = {};  // kv rows a step
   static constexpr int stages = {};  // buffers of kv rows
+  static constexpr int cluster_ctas = {};  // CTAs that run as a cluster
   static constexpr int threads = {};
   static constexpr int shared_bytes = {};  // dynamic shared memory of backward
   static constexpr bool vector_reductions = {};  // 16-byte reductions
@@ -103,13 +105,15 @@ struct Spec {{
       text_of(p.causal), text_of(p.has_topk_length), text_of(p.has_sink), text_of(p.has_delta),
       text_of(p.lse_base == LseBase::e), text_of(p.lse_includes_sink), text_of(p.d_kv_type == DkvType::fp32),
       text_of(p.deterministic), sum_row_bytes(p), c.block_h, block_tokens(c), head_blocks(p, c), c.block_size,
-      c.stages, c.threads, shared_memory_bytes(p, c), text_of(c.vector_reductions),
-      text_of(c.schedule == Schedule::wgmma && !p.has_delta && !p.deterministic));
+      c.stages, cluster_ctas(c), c.threads, shared_memory_bytes(p, c), text_of(c.vector_reductions),
+      text_of(uses_wgmma(c.schedule) && !p.has_delta && !p.deterministic));
 }
 
-std::string entry(const KernelFacts& kernel, std::string_view function, int ctas_an_sm) {
-  return fmt::format("PTX_KERNEL({}, {}) {}(PTX_PARAMETER Arguments args) {{ {}(args); }}\n", kernel.threads,
-                     ctas_an_sm, kernel.name, function);
+std::string entry(const KernelFacts& kernel, std::string_view function, int cluster, int ctas_an_sm) {
+  const std::string bounds =
+      cluster == 1 ? fmt::format("PTX_KERNEL({}, {})", kernel.threads, ctas_an_sm)
+                   : fmt::format("PTX_KERNEL_CLUSTER({}, {}, {})", cluster, kernel.threads, ctas_an_sm);
+  return fmt::format("{} {}(PTX_PARAMETER Arguments args) {{ {}(args); }}\n", bounds, kernel.name, function);
 }
 
 }  // namespace
@@ -125,7 +129,7 @@ long long sort_shared_bytes(long long keys, const Config& config) {
 }
 
 KernelSource generate(const Problem& problem, const Config& config) {
-  const bool wgmma = config.schedule == Schedule::wgmma;
+  const bool pair = config.schedule == Schedule::wgmma_pair;
   const std::string blocks =
       block_tokens(config) == 1 ? "S" : fmt::format("ceil(S / {})", block_tokens(config));
   const bool fixed = problem.deterministic, partial = problem.accumulate == Accumulate::partial;
@@ -136,7 +140,8 @@ KernelSource generate(const Problem& problem, const Config& config) {
                               int shared_bytes, int ctas_an_sm) {
     source.kernels.push_back(
         {role, symbol(function, problem, config), std::move(grid), threads, shared_bytes});
-    entries += entry(source.kernels.back(), function, ctas_an_sm);
+    const int cluster = role == KernelRole::backward ? cluster_ctas(config) : 1;
+    entries += entry(source.kernels.back(), function, cluster, ctas_an_sm);
   };
   add_kernel(KernelRole::preprocess, "preprocess", "B * S * kv_groups lists, at least enough to zero", 256, 0,
              3);
@@ -149,7 +154,7 @@ KernelSource generate(const Problem& problem, const Config& config) {
   add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
   add_kernel(KernelRole::backward, "backward",
              fmt::format("B * {} * kv_groups * {}{}", blocks, head_blocks(problem, config),
-                         wgmma && !fixed ? " blocks, several CTAs for each of the last ones" : ""),
+                         uses_wgmma(config.schedule) && !fixed ? " blocks, several CTAs for each of the last ones" : ""),
              config.threads, shared_memory_bytes(problem, config), 1);
   add_kernel(KernelRole::postprocess, "postprocess", "B * S_kv * kv_groups rows, 2112 at most", 256, 0, 4);
 
@@ -169,15 +174,24 @@ KernelSource generate(const Problem& problem, const Config& config) {
   add_templates({"panels.cuh", "preprocess.cuh", "sort_lists.cuh"});
   if (fixed) add_templates({"row_scales.cuh"});
   if (partial) add_templates({"group_scales.cuh"});
-  if (wgmma) {
-    add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh", "wgmma_shares.cuh",
+  if (uses_wgmma(config.schedule)) {
+    add_templates({"operand_wgmma.cuh", "wgmma_layout.cuh", pair ? "wgmma_exchange.cuh" : "wgmma_alone.cuh",
+                   "wgmma_shares.cuh",
                    fixed     ? "wgmma_fixed_point.cuh"
                    : partial ? "wgmma_partial_sums.cuh"
                              : "wgmma_reductions.cuh",
                    "wgmma_out.cuh"});
-    source.parts.push_back({"gradient sequence",
-                            "// ======== gradient sequence ========\n" + gradient_sequence(problem) + "\n"});
-    add_templates({"wgmma_gather.cuh", "wgmma_delta.cuh", "wgmma_scores.cuh", "backward_wgmma.cuh"});
+    if (pair) add_templates({"wgmma_in_place.cuh"});
+    const auto add_sequence = [&](const std::string& name, const std::string& text) {
+      source.parts.push_back({name, "// ======== " + name + " ========\n" + text + "\n"});
+    };
+    if (pair) {
+      add_sequence("pair sequence", pair_sequence(problem));
+    } else {
+      add_sequence("gradient sequence", gradient_sequence(problem));
+    }
+    add_templates({"wgmma_gather.cuh", "wgmma_delta.cuh", "wgmma_scores.cuh",
+                   pair ? "backward_wgmma_pair.cuh" : "backward_wgmma.cuh"});
   } else {
     add_templates({"operand_mma.cuh", "backward_cp_async.cuh"});
   }

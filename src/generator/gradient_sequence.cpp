@@ -4,21 +4,17 @@
 
 #include <vector>
 
+#include "generator/sequence_text.h"
+
 namespace smla::core {
 namespace {
 
-constexpr int kChunk = 32;                 // columns: two accumulators of 16 registers beside d_q's 144
-constexpr int kScorePanels = 3;            // the top 64-column panels, which the score warpgroup reduces
 constexpr int kWgmmasBeforeReduction = 4;  // issued ahead of each of a chunk's four reductions
 
 // Integer sums need the registers of P^T and dS^T for the rows' words and the conversions: their products
 // read both from shared memory, which is free then only when the last of them is done.
 bool from_shared(const Problem& problem) {
   return problem.deterministic;
-}
-
-std::string accumulator(int chunk) {
-  return chunk % 2 == 0 ? "even" : "odd";
 }
 
 // d_kv of one chunk: dS^T q and, in the value columns, + P^T d_o.
@@ -28,9 +24,9 @@ std::vector<std::string> chunk_wgmmas(const Problem& problem, int chunk) {
   const auto product = [&](const char* left, const char* right, int k, bool adds) {
     calls.push_back(from_shared(problem)
                         ? fmt::format("wgmma_n32_ss<1, 1>({}, {}_columns({}), {}_columns({}, {}), {});",
-                                      accumulator(chunk), left, k, right, column, k, adds ? 1 : 0)
+                                      accumulator_of(chunk), left, k, right, column, k, adds ? 1 : 0)
                         : fmt::format("wgmma_n32_rs<1>({}, {}[{}], {}_columns({}, {}), {});",
-                                      accumulator(chunk), left, k, right, column, k, adds ? 1 : 0));
+                                      accumulator_of(chunk), left, k, right, column, k, adds ? 1 : 0));
   };
   for (int k = 0; k < 4; ++k) product("ds", "q", k, k > 0);
   if (column < problem.d_v) {
@@ -55,27 +51,13 @@ std::vector<std::string> d_q_wgmmas(const Problem& problem) {
   return calls;
 }
 
-class Lines {
- public:
-  void add(std::string_view calls) {  // each line of `calls` indented
-    while (!calls.empty()) {
-      const auto end = calls.find('\n');
-      text_ += fmt::format("  {}\n", calls.substr(0, end));
-      calls = end == std::string_view::npos ? "" : calls.substr(end + 1);
-    }
-  }
-  void blank() { text_ += "\n"; }
-  const std::string& text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
 }  // namespace
 
 std::string gradient_sequence(const Problem& problem) {
-  const int chunks = problem.d_qk() / kChunk - 2 * kScorePanels;
-  Lines lines;
+  const bool partial = problem.accumulate == Accumulate::partial;
+  const int score_columns = partial ? 160 : 192;  // the score warpgroup reduces those
+  const int chunks = (problem.d_qk() - score_columns) / kChunk;
+  SequenceLines lines;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     if (chunk == 0) {
       lines.add(fmt::format("// Chunk 0: columns 0 .. {}.", kChunk - 1));
@@ -96,9 +78,8 @@ std::string gradient_sequence(const Problem& problem) {
       if (from_shared(problem)) lines.add("if (more_tiles) bar_arrive(P_FREE, 256);");
       lines.add(fmt::format("// Chunk {} leaves.", chunk));
     }
-    const std::string d = accumulator(chunk);
-    const int step =
-        problem.accumulate == Accumulate::partial ? 2 : 1;  // half the bytes, half the reductions
+    const std::string_view d = accumulator_of(chunk);
+    const int step = partial ? 2 : 1;  // half the bytes, half the reductions
     if (step == 1) lines.add(fmt::format("exchange_halves<0>({}, rows, other);", d));
     std::size_t next = 0;
     for (int part = 0; part < 4; part += step) {
@@ -122,6 +103,7 @@ std::string gradient_sequence(const Problem& problem) {
   return fmt::format(
       R"(// One tile of the gradient warpgroup, written out by the generator: d_q's columns from {} on, and d_kv's columns
 // 0 .. {} in chunks of {}, two accumulators in turn.
+static_assert(Spec::d_qk - kScoreColumns == {}, "the columns of the two warpgroups meet");
 PTX_FN void gradient_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (&p)[4][4], const u32 (&ds)[4][4],
                           const ReductionRows& rows, bool first_lane, bool more_tiles) {{
   float even[16], odd[16];  // d_kv of the even and the odd chunks
@@ -129,7 +111,7 @@ PTX_FN void gradient_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (
 
 {}}}
 )",
-      problem.d_tail ? 288 : 256, chunks * kChunk - 1, kChunk, lines.text());
+      problem.d_tail ? 288 : 256, chunks * kChunk - 1, kChunk, chunks * kChunk, lines.text());
 }
 
 }  // namespace smla::core

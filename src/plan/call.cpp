@@ -158,7 +158,7 @@ void check_outside(const Operand& x, const void* workspace, std::size_t bytes) {
 
 void check_kv_stride(const Call& call, const Config& config) {
   const std::int64_t stride = call.kv.strides[1];
-  if (config.schedule != Schedule::wgmma || call.lengths.keys <= 1 || stride <= kLargestKvStride) return;
+  if (!uses_wgmma(config.schedule) || call.lengths.keys <= 1 || stride <= kLargestKvStride) return;
   fail(Status::not_supported,
        "kv's token stride = {} elements (call.kv.strides[1]): the schedule wgmma reaches {} at most; the "
        "schedule cp_async takes more",

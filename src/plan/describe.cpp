@@ -7,7 +7,7 @@ namespace {
 
 // What choose_order does of its own accord.
 std::string_view order_in_words(const Plan& plan) {
-  if (plan.choice.config.schedule != Schedule::wgmma || plan.facts.sort_shared_limit == 0)
+  if (!uses_wgmma(plan.choice.config.schedule) || plan.facts.sort_shared_limit == 0)
     return "the caller's";
   if (plan.problem.accumulate == Accumulate::partial) return "unswept";
   if (plan.problem.deterministic) {

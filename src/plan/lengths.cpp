@@ -71,7 +71,7 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
         lengths.batch, lengths.queries, a_token, kLargest, kLargest / a_token);
   }
   const std::int64_t row_bytes = sum_row_bytes(problem);
-  if (config.schedule == Schedule::wgmma && lengths.keys * row_bytes >= kRowOffsetLimit) {
+  if (uses_wgmma(config.schedule) && lengths.keys * row_bytes >= kRowOffsetLimit) {
     fail(
         Status::not_supported,
         "keys = {} (lengths.keys): the schedule wgmma reaches {} kv rows of {} columns at most; the schedule "

@@ -27,7 +27,7 @@ bool bitmaps_fit(const Config& config, const Lengths& lengths, const DeviceFacts
 }
 
 bool has_sweep(const Config& config, const DeviceFacts& device) noexcept {
-  return config.schedule == Schedule::wgmma && device.sort_shared_limit != 0;
+  return uses_wgmma(config.schedule) && device.sort_shared_limit != 0;
 }
 
 }  // namespace

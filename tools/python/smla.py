@@ -57,7 +57,7 @@ class Call(ctypes.Structure):
                 ("stream", _POINTER)]
 
 
-_SCHEDULES = {"auto": 0, "cp_async": 1, "wgmma": 2}
+_SCHEDULES = {"auto": 0, "cp_async": 1, "wgmma": 2, "wgmma_pair": 3}
 _ORDERS = {"auto": 0, "caller": 1, "sorted": 2, "throttled": 3}
 
 _lock = threading.Lock()
