@@ -25,7 +25,7 @@ inline Outputs run_on_emulator(const Case& c, const Arch& arch, std::uint64_t se
   const CpuSubject& subject = subject_of(c.problem, c.request, arch);
   std::optional<emulator::CpuFallback> fallback;
   if (c.problem.accumulate == Accumulate::partial) {
-    const CpuSubject& fp32 = subject_of(with_fp32_sums(c.problem), c.request, arch);
+    const CpuSubject& fp32 = subject_of(with_fp32_sums(c.problem), same_blocks(subject.config), arch);
     fallback.emplace(emulator::CpuFallback{fp32.source, *fp32.kernels});
   }
   const emulator::Report report = emulator::run_on_cpu(

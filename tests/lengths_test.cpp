@@ -115,6 +115,21 @@ TEST_CASE("wgmma refuses kv rows that its 32-bit offsets cannot reach and names 
              contains("reaches 827823 kv rows"));
 }
 
+TEST_CASE("wgmma_pair reaches as many kv rows as wgmma, and says so by its own name") {
+  const Problem problem = {.heads = 128};
+  const Config pair = choose_config(problem, {90, true}).config;
+  REQUIRE(pair.schedule == Schedule::wgmma_pair);
+  CHECK_NOTHROW(validate({1, 1, 1747626, 1}, problem, pair));
+  CHECK_THAT(refusal(
+                 [&] {
+                   validate({1, 1, 1747627, 1}, problem, pair);
+                 },
+                 Status::not_supported),
+             contains("the schedule wgmma_pair reaches 1747626 kv rows"));
+  CHECK(backward_ctas({2, 1000, 4096, 2048}, problem, pair) == 4000);
+  CHECK(backward_ctas({2, 1000, 4096, 2048}, {.heads = 256, .kv_groups = 2}, pair) == 8000);
+}
+
 TEST_CASE("lengths whose sums overflow 64-bit sizes are refused") {
   const Problem many_groups = {.heads = 65536, .kv_groups = 65536};
   CHECK_THAT(refusal(
@@ -162,7 +177,7 @@ TEST_CASE("an order can be forced, and one that cannot be had is refused with wh
   CHECK(forced(OrderRequest::sorted_throttled, kWgmma, small).throttle == 132);
   CHECK_FALSE(forced(OrderRequest::callers, kWgmma, {1, 64, 131072, 64}).sorted);
   CHECK_THAT(refusal([&] { forced(OrderRequest::sorted, kCpAsync, small); }, Status::not_supported),
-             contains("order = 2 needs the schedule wgmma, and this plan runs cp_async"));
+             contains("order = 2 needs the schedule wgmma or wgmma_pair, and this plan runs cp_async"));
   CHECK_THAT(refusal(
                  [&] {
                    forced(OrderRequest::sorted, kWgmma, {1, 64, 1024, 262145});

@@ -19,7 +19,7 @@ struct PartialSubject {
 
   explicit PartialSubject(const Problem& problem)
       : partial(make_subject(problem, parse_arch("sm_90a"))),
-        fp32(make_subject(with_fp32_sums(problem), parse_arch("sm_90a"))) {}
+        fp32(make_subject(with_fp32_sums(problem), parse_arch("sm_90a"), same_blocks(partial.config))) {}
 };
 
 struct PartialRun {

@@ -206,6 +206,28 @@ TEST_CASE(
   CHECK(fake().launches == 0);
 }
 
+TEST_CASE("partial sums of 128 heads fall back on wgmma, in whose blocks they are, and not on the pair") {
+  const auto partial = plan_of({.heads = 128, .accumulate = Accumulate::partial});
+  REQUIRE(partial->fallback);
+  CHECK(partial->choice.config.schedule == Schedule::wgmma);
+  CHECK(partial->fallback->choice.config == partial->choice.config);
+}
+
+TEST_CASE("a pair of CTAs is launched a token, and its order is chosen as that of one CTA is") {
+  const auto plan = plan_of({.heads = 128});
+  REQUIRE(plan->choice.config.schedule == Schedule::wgmma_pair);
+  const auto launches = launches_of(*plan, call_of(*plan, {1, 70, 300, 64}));
+  REQUIRE(launches.size() == 3);
+  CHECK_THAT(std::string(launches[1].kernel), contains("smla_backward_h128_d512t64_bf16_wgmma_pair"));
+  CHECK(launches[1].grid == 140);
+  CHECK(launches[1].threads == 384);
+  CHECK_THAT(describe(*plan), contains("\"schedule\": \"wgmma_pair\"") &&
+                                  contains("two CTAs a cluster: 2 blocks of 64 heads a kv group"));
+  const auto throttled = launches_of(*plan, call_of(*plan, {1, 70, 65536, 2048}));
+  REQUIRE(throttled.size() == 4);
+  CHECK(arguments(throttled[2]).throttle == 132);
+}
+
 TEST_CASE("a call launches preprocess, backward and postprocess on the caller's stream") {
   const auto plan = plan_of(kSmall);
   CHECK(plan->choice.config.schedule == Schedule::cp_async);

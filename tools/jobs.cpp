@@ -40,13 +40,14 @@ void add_resources(JobResult& result, const Prepared& prepared) {
 
 JobResult prepare_and_store(const ManifestEntry& entry) {
   validate(entry.problem);
+  const Config config = choose_config(entry.problem, entry.arch, entry.request).config;
   if (entry.problem.accumulate == Accumulate::partial) {  // a plan loads both
     ManifestEntry fallback = entry;
     fallback.problem = with_fp32_sums(entry.problem);
+    fallback.request = same_blocks(config);
     JobResult result = prepare_and_store(fallback);
     if (result.outcome == Outcome::failed) return result;
   }
-  const Config config = choose_config(entry.problem, entry.arch, entry.request).config;
   const auto prepared = prepare(entry.problem, config, entry.arch);
   JobResult result;
   result.kernel = fmt::format("{}-{}", prepared->name, name(entry.arch));

@@ -89,7 +89,7 @@ CpuKernels cpu_kernels(const ProblemFlags& flags, const Arch& arch) {
   kernels.compiled = emulator::compile_for_host(kernels.source);
   if (flags.problem.accumulate == Accumulate::partial) {
     kernels.fallback = std::make_shared<CpuKernels>(
-        cpu_kernels({with_fp32_sums(flags.problem), flags.request}, arch));
+        cpu_kernels({with_fp32_sums(flags.problem), same_blocks(kernels.config)}, arch));
   }
   return kernels;
 }

@@ -60,6 +60,10 @@ Choice choose_config(const Problem& problem, const Arch& arch, const ConfigReque
   return choice;
 }
 
+ConfigRequest same_blocks(const Config& config) {
+  return {.schedule = config.schedule, .block_h = config.block_h};
+}
+
 int head_blocks(const Problem& problem, const Config& config) {
   return (problem.heads_per_group() + config.block_h - 1) / config.block_h;
 }

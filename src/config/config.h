@@ -58,6 +58,11 @@ struct Choice {
 Choice choose_config(const Problem& problem, const Arch& arch, const ConfigRequest& request = {},
                      const Limits& limits = {});
 
+// What chooses the same blocks for the same problem with other sums of d_kv. The fallback of partial sums is
+// asked for so, whatever is forced, tuned or chosen: then every order of lists of the one is an order of the
+// other.
+ConfigRequest same_blocks(const Config& config);
+
 // NH of the seed: head blocks of one kv group.
 int head_blocks(const Problem& problem, const Config& config);
 

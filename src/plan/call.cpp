@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kDimensions = {"batch", "token", "head"};
 constexpr std::int64_t kVectorBytes = 16;  // cp.async and vector accesses of the kernels
 
-// The wgmma schedule multiplies a kv row by the token stride in bytes, which it keeps in 32 bits. 16-bit
+// The schedules of wgmma multiply a kv row by the token stride in bytes, which it keeps in 32 bits. 16-bit
 // elements, and a stride is a multiple of 8 of them.
 constexpr std::int64_t kLargestKvStride = std::numeric_limits<std::int32_t>::max() / 2 / 8 * 8;
 
@@ -160,9 +160,9 @@ void check_kv_stride(const Call& call, const Config& config) {
   const std::int64_t stride = call.kv.strides[1];
   if (!uses_wgmma(config.schedule) || call.lengths.keys <= 1 || stride <= kLargestKvStride) return;
   fail(Status::not_supported,
-       "kv's token stride = {} elements (call.kv.strides[1]): the schedule wgmma reaches {} at most; the "
+       "kv's token stride = {} elements (call.kv.strides[1]): the schedule {} reaches {} at most; the "
        "schedule cp_async takes more",
-       stride, kLargestKvStride);
+       stride, name(config.schedule), kLargestKvStride);
 }
 
 }  // namespace

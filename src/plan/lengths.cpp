@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();  // lengths and grids are 32-bit
 
-// The wgmma schedule keeps the byte offset of a row inside its group's sums in 32 bits; offsets from
+// The schedules of wgmma keep the byte offset of a row inside its group's sums in 32 bits; offsets from
 // 0xf0000000 on mean "no reduction" (templates' sentinel).
 constexpr std::int64_t kRowOffsetLimit = 0xf0000000;
 
@@ -72,11 +72,10 @@ void validate(const Lengths& lengths, const Problem& problem, const Config& conf
   }
   const std::int64_t row_bytes = sum_row_bytes(problem);
   if (uses_wgmma(config.schedule) && lengths.keys * row_bytes >= kRowOffsetLimit) {
-    fail(
-        Status::not_supported,
-        "keys = {} (lengths.keys): the schedule wgmma reaches {} kv rows of {} columns at most; the schedule "
-        "cp_async takes more",
-        lengths.keys, (kRowOffsetLimit - 1) / row_bytes, problem.d_qk());
+    fail(Status::not_supported,
+         "keys = {} (lengths.keys): the schedule {} reaches {} kv rows of {} columns at most; the schedule "
+         "cp_async takes more",
+         lengths.keys, name(config.schedule), (kRowOffsetLimit - 1) / row_bytes, problem.d_qk());
   }
   if (problem.accumulate == Accumulate::partial && lengths.keys > kPartialKeys) {
     fail(Status::not_supported,

@@ -20,7 +20,7 @@ struct Lengths {
 
 // Refuses, by name and value: a negative length or one above 2^31 - 1 (invalid_argument), and what the
 // kernels of this config cannot address (not_supported, with the largest that works): more than 2^31 - 1
-// CTAs, lists of a block of more than 2^31 - 64 entries, and for wgmma sums of a kv group of 3.75 GiB and
+// CTAs, lists of a block of more than 2^31 - 64 entries, and for wgmma and wgmma_pair sums of a kv group of 3.75 GiB and
 // more.
 void validate(const Lengths& lengths, const Problem& problem, const Config& config);
 

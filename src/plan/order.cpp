@@ -80,7 +80,7 @@ Order order_of_lists(const Problem& problem, const Config& config, const Lengths
   if (!has_sweep(config, device)) {
     if (forced) {
       fail(Status::not_supported,
-           "order = {} needs the schedule wgmma, and this plan runs {} (lengths.order); the "
+           "order = {} needs the schedule wgmma or wgmma_pair, and this plan runs {} (lengths.order); the "
            "nearest that works is 1, the caller's order",
            static_cast<int>(request), name(config.schedule));
     }

@@ -64,10 +64,8 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
   plan->functions = loaded.functions;
   plan->facts = loaded.facts;
   if (problem.accumulate == Accumulate::partial) {
-    // In the same blocks, whatever is forced or tuned, so that every order of one is an order of the other.
-    const ConfigRequest same = {.schedule = plan->choice.config.schedule,
-                                .block_h = plan->choice.config.block_h};
-    plan->fallback = create_plan(with_fp32_sums(problem), same, device_ordinal, looked_at, limits);
+    plan->fallback = create_plan(with_fp32_sums(problem), same_blocks(plan->choice.config), device_ordinal,
+                                 looked_at, limits);
   }
   return plan;
 }
