@@ -33,7 +33,7 @@ TEST_CASE("numbers are told as runs, as steps that go on, or one by one") {
 
 TEST_CASE("every schedule has the same facts, and none is empty") {
   const std::vector<ScheduleFacts> schedules = schedule_facts();
-  REQUIRE(schedules.size() == 2);
+  REQUIRE(schedules.size() == 3);
   for (const ScheduleFacts& schedule : schedules) {
     CAPTURE(name(schedule.schedule));
     REQUIRE(schedule.facts.size() == schedules.front().facts.size());
@@ -49,8 +49,13 @@ TEST_CASE("facts are the answers of the rules") {
   const std::vector<ScheduleFacts> schedules = schedule_facts();
   const ScheduleFacts& cp_async = schedules[0];
   const ScheduleFacts& wgmma = schedules[1];
+  const ScheduleFacts& pair = schedules[2];
   CHECK(value_of(cp_async, "archs") == "sm_80 and later");
   CHECK(value_of(wgmma, "archs") == "sm_90a");
+  CHECK(value_of(pair, "archs") == "sm_90a");
+  CHECK(value_of(pair, "heads") == "65 to 128, multiples of 128 from 256");
+  CHECK(value_of(pair, "kv_groups") == "divisors of heads that leave such a number a group");
+  CHECK(value_of(pair, "dtypes") == "bf16");
   CHECK(value_of(cp_async, "heads") == "1 to 128, multiples of 64 from 192");
   CHECK(value_of(cp_async, "kv_groups") == "any divisor of heads");
   CHECK(value_of(cp_async, "threads") == "128, 256");
@@ -61,7 +66,7 @@ TEST_CASE("facts are the answers of the rules") {
     };
     const auto does = [&](Problem p) {
       try {
-        p.heads = 64;
+        p.heads = schedule.schedule == Schedule::wgmma_pair ? 128 : 64;
         choose_config(p, {90, true}, {.schedule = schedule.schedule});
         return true;
       } catch (const Error&) {

@@ -15,7 +15,8 @@
 namespace smla::core {
 namespace {
 
-constexpr int kTriedHeads = 512;  // beyond, a rule that holds for every multiple of 64 goes on
+constexpr int kTriedHeads = 1024;         // beyond, a rule that holds for every multiple of 64 or 128 goes on
+constexpr int kUsualHeads[] = {64, 128};  // of the problems in which other fields are tried
 
 // Values that are tried of each number a person may give.
 std::vector<int> tried(int first, int last, int step) {
@@ -46,14 +47,31 @@ struct Asked {
 
   bool problem(const Problem& p) const { return works_somewhere(p, {.schedule = schedule}); }
 
-  // Values of a field of a problem of 64 heads.
+  // The same for a problem whose heads are left open.
+  bool problem_of_some_heads(Problem p) const {
+    for (const int heads : kUsualHeads) {
+      p.heads = heads;
+      if (problem(p)) return true;
+    }
+    return false;
+  }
+
+  std::vector<int> heads() const {
+    std::vector<int> good;
+    for (const int value : tried(1, kTriedHeads, 1)) {
+      if (problem({.heads = value})) good.push_back(value);
+    }
+    return good;
+  }
+
+  // Values of another field.
   template <class T>
   std::vector<T> of(T Problem::*field, const std::vector<T>& values) const {
     std::vector<T> good;
     for (const T value : values) {
-      Problem p{.heads = 64};
+      Problem p;
       p.*field = value;
-      if (problem(p)) good.push_back(value);
+      if (problem_of_some_heads(p)) good.push_back(value);
     }
     return good;
   }
@@ -92,7 +110,10 @@ struct Asked {
     std::size_t last_refusal = 0;
     bool refused = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (works({.heads = 64}, all[i], {.schedule = schedule})) {
+      const bool any = std::any_of(std::begin(kUsualHeads), std::end(kUsualHeads), [&](int heads) {
+        return works({.heads = heads}, all[i], {.schedule = schedule});
+      });
+      if (any) {
         names.push_back(name(all[i]));
       } else {
         refused = true;
@@ -106,18 +127,18 @@ struct Asked {
 
   std::string options() const {
     const std::vector<std::pair<std::string_view, Problem>> all = {
-        {"causal", {.heads = 64, .causal = true}},
-        {"attn_sink", {.heads = 64, .has_sink = true}},
-        {"lse with the sink", {.heads = 64, .has_sink = true, .lse_includes_sink = true}},
-        {"lse in base e", {.heads = 64, .lse_base = LseBase::e}},
-        {"topk_length", {.heads = 64, .has_topk_length = true}},
-        {"delta", {.heads = 64, .has_delta = true}},
-        {"fp32 d_kv", {.heads = 64, .d_kv_type = DkvType::fp32}},
-        {"accumulate = partial", {.heads = 64, .accumulate = Accumulate::partial}},
-        {"deterministic", {.heads = 64, .deterministic = true}}};
+        {"causal", {.causal = true}},
+        {"attn_sink", {.has_sink = true}},
+        {"lse with the sink", {.has_sink = true, .lse_includes_sink = true}},
+        {"lse in base e", {.lse_base = LseBase::e}},
+        {"topk_length", {.has_topk_length = true}},
+        {"delta", {.has_delta = true}},
+        {"fp32 d_kv", {.d_kv_type = DkvType::fp32}},
+        {"accumulate = partial", {.accumulate = Accumulate::partial}},
+        {"deterministic", {.deterministic = true}}};
     std::vector<std::string_view> good;
     for (const auto& [option, p] : all) {
-      if (problem(p)) good.push_back(option);
+      if (problem_of_some_heads(p)) good.push_back(option);
     }
     return fmt::format("{}", fmt::join(good, ", "));
   }
@@ -136,11 +157,10 @@ std::string names_of(const std::vector<T>& values) {
 
 ScheduleFacts facts_of(Schedule schedule, std::string_view note) {
   const Asked asked{schedule};
-  const std::vector<int> heads = tried(1, kTriedHeads, 1);
   const std::vector<int> columns = tried(0, 1024, 16);
   return {.schedule = schedule,
           .facts = {{"archs", asked.archs()},
-                    {"heads", in_words(asked.of(&Problem::heads, heads), kTriedHeads)},
+                    {"heads", in_words(asked.heads(), kTriedHeads)},
                     {"kv_groups", asked.kv_groups()},
                     {"d_v", in_words(asked.of(&Problem::d_v, columns), 1024)},
                     {"d_tail", in_words(asked.of(&Problem::d_tail, columns), 1024)},
