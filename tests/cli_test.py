@@ -110,7 +110,7 @@ class Gen(Case):
 
     def test_list_names_the_schedules(self):
         schedules = json.loads(self.answered("smla-gen", "--list", "--json"))["schedules"]
-        self.assertEqual([s["schedule"] for s in schedules], ["cp_async", "wgmma"])
+        self.assertEqual([s["schedule"] for s in schedules], ["cp_async", "wgmma", "wgmma_pair"])
         text = self.answered("smla-gen", "--list")
         for schedule in schedules:
             self.assertIn(schedule["note"], text)
@@ -136,6 +136,8 @@ class Gen(Case):
     def test_what_no_schedule_runs_has_an_exit_code_of_its_own(self):
         self.refused(NOT_SUPPORTED, "heads = 130", "smla-gen", "--heads", 130)
         self.refused(NOT_SUPPORTED, "wgmma", "smla-gen", "--heads", 64, "--schedule", "wgmma", "--arch", "sm_80")
+        self.refused(NOT_SUPPORTED, "needs an even number of blocks of 64 heads", "smla-gen", "--heads", 64,
+                     "--schedule", "wgmma_pair", "--arch", "sm_90a")
 
     def test_a_missing_compiler_is_named(self):
         for emit in ("cubin", "ptx", "report"):
@@ -255,6 +257,14 @@ class PrewarmAndCache(Case):
         report = json.loads(result.stdout)
         self.assertEqual((report["already_there"], report["failed"]), (1, 1))
         self.assertIn("heads = 130", report["kernels"][1]["error"])
+
+    def test_partial_sums_and_their_fallback_are_of_one_schedule_whatever_fp32_sums_would_choose(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.answered("smla-prewarm", "--heads", 128, "--arch", "sm_90a", "--accumulate", "partial", "--cache-dir",
+                          directory)
+            self.assertEqual([name.rsplit("-", 1)[0] for name in self.entries(directory)],
+                             ["sparse-mla-bwd-h128-d512t64-bf16-partial-wgmma-bh64-bs64-st1-th384-sm_90a",
+                              "sparse-mla-bwd-h128-d512t64-bf16-wgmma-bh64-bs64-st1-th384-sm_90a"])
 
     def test_nothing_to_compile_and_unreadable_manifests_are_usage_errors(self):
         self.refused(USAGE, "--heads 64", "smla-prewarm")

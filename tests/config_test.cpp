@@ -88,9 +88,9 @@ TEST_CASE("wgmma is chosen on sm_90a, and there alone, and fills 64 rows with ne
   struct Row {
     int heads, block_h, tokens, head_blocks;
   };
-  const Row row = GENERATE(Row{1, 8, 8, 1}, Row{8, 8, 8, 1}, Row{9, 16, 4, 1}, Row{16, 16, 4, 1},
-                           Row{24, 32, 2, 1}, Row{32, 32, 2, 1}, Row{33, 64, 1, 1}, Row{64, 64, 1, 1},
-                           Row{65, 64, 1, 2}, Row{128, 64, 1, 2});
+  const Row row =
+      GENERATE(Row{1, 8, 8, 1}, Row{8, 8, 8, 1}, Row{9, 16, 4, 1}, Row{16, 16, 4, 1}, Row{24, 32, 2, 1},
+               Row{32, 32, 2, 1}, Row{33, 64, 1, 1}, Row{64, 64, 1, 1}, Row{192, 64, 1, 3});
   const Config config = choose_config(problem_of(row.heads), parse_arch("sm_90a")).config;
   CAPTURE(row.heads);
   CHECK(config.schedule == Schedule::wgmma);
@@ -100,6 +100,116 @@ TEST_CASE("wgmma is chosen on sm_90a, and there alone, and fills 64 rows with ne
   CHECK(choose_config(problem_of(128, 2), parse_arch("sm_90a")).config.block_h == 64);
   CHECK(choose_config(problem_of(64), parse_arch("sm_90")).config.schedule == Schedule::cp_async);
   CHECK(choose_config(problem_of(64), parse_arch("sm_100a")).config.schedule == Schedule::cp_async);
+}
+
+TEST_CASE("wgmma_pair is chosen where a kv group's blocks of 64 heads come in pairs") {
+  const Arch arch = parse_arch("sm_90a");
+  struct Row {
+    int heads, kv_groups, head_blocks;
+  };
+  const Row row = GENERATE(Row{65, 1, 2}, Row{96, 1, 2}, Row{127, 1, 2}, Row{128, 1, 2}, Row{256, 1, 4},
+                           Row{256, 2, 2}, Row{384, 3, 2}, Row{1024, 1, 16});
+  const Problem problem = problem_of(row.heads, row.kv_groups);
+  const Choice choice = choose_config(problem, arch);
+  CAPTURE(row.heads, row.kv_groups);
+  CHECK(choice.config == Config{.schedule = Schedule::wgmma_pair,
+                                .block_h = 64,
+                                .block_size = 64,
+                                .stages = 1,
+                                .threads = 384,
+                                .vector_reductions = true});
+  CHECK(head_blocks(problem, choice.config) == row.head_blocks);
+  CHECK(block_tokens(choice.config) == 1);
+  CHECK(cluster_ctas(choice.config) == 2);
+  CHECK_THAT(choice.why.front(), contains("schedule = wgmma_pair: sm_90a has it"));
+  // Without the pair, by force, the same blocks on their own.
+  const Config alone = choose_config(problem, arch, {.schedule = Schedule::wgmma}).config;
+  CHECK(alone.schedule == Schedule::wgmma);
+  CHECK(cluster_ctas(alone) == 1);
+  CHECK(head_blocks(problem, alone) == row.head_blocks);
+}
+
+TEST_CASE("wgmma serves on sm_90a what wgmma_pair refuses") {
+  const Arch arch = parse_arch("sm_90a");
+  const auto chosen = [&](const Problem& problem, const ConfigRequest& request = {}) {
+    return choose_config(problem, arch, request).config.schedule;
+  };
+  CHECK(chosen(problem_of(64)) == Schedule::wgmma);
+  CHECK(chosen(problem_of(192)) == Schedule::wgmma);
+  CHECK(chosen(problem_of(128, 2)) == Schedule::wgmma);  // one block a group
+  CHECK(chosen(problem_of(384, 2)) == Schedule::wgmma);  // three
+  Problem problem = problem_of(128);
+  CHECK(chosen(problem, {.block_h = 32}) == Schedule::wgmma);
+  CHECK(chosen(problem, {.block_h = 64}) == Schedule::wgmma_pair);
+  CHECK(chosen(problem, {.block_size = 16}) == Schedule::cp_async);
+  problem.dtype = DType::fp16;
+  CHECK(chosen(problem) == Schedule::wgmma);
+  problem = problem_of(128);
+  problem.deterministic = true;
+  CHECK(chosen(problem) == Schedule::wgmma);
+  problem = problem_of(128);
+  problem.accumulate = Accumulate::partial;
+  CHECK(chosen(problem) == Schedule::wgmma);
+  CHECK(choose_config(problem_of(128), parse_arch("sm_90")).config.schedule == Schedule::cp_async);
+  CHECK(choose_config(problem_of(128), parse_arch("sm_100a")).config.schedule == Schedule::cp_async);
+}
+
+TEST_CASE("options that change no operand and no sum leave the pair as it is") {
+  Problem problem = problem_of(128, 1, 0);
+  problem.causal = problem.has_sink = problem.lse_includes_sink = problem.has_topk_length = true;
+  problem.has_delta = true;
+  problem.lse_base = LseBase::e;
+  problem.d_kv_type = DkvType::fp32;
+  CHECK(choose_config(problem, parse_arch("sm_90a")).config.schedule == Schedule::wgmma_pair);
+}
+
+TEST_CASE("what wgmma_pair cannot do is refused with the value and the nearest that works") {
+  const Arch sm_90a = parse_arch("sm_90a");
+  const ConfigRequest pair = {.schedule = Schedule::wgmma_pair};
+  const auto refused = [&](const Problem& problem, const char* said) {
+    CHECK_THAT(refusal(problem, sm_90a, pair), contains(said) && contains("the nearest that works is wgmma"));
+  };
+  Problem problem = problem_of(128);
+  CHECK(refusal(problem, sm_90a, pair) == "accepted");
+  problem.dtype = DType::fp16;
+  refused(problem, "dtype = fp16: wgmma_pair exchanges sums over 64 heads in the operand type");
+  problem = problem_of(128);
+  problem.deterministic = true;
+  refused(problem, "deterministic = true: wgmma_pair sums d_kv in fp32 alone");
+  problem = problem_of(128);
+  problem.accumulate = Accumulate::partial;
+  refused(problem, "accumulate = partial: wgmma_pair sums d_kv in fp32 alone");
+  refused(problem_of(64),
+          "heads / kv_groups = 64: wgmma_pair needs an even number of blocks of 64 heads and this makes 1");
+  refused(problem_of(192),
+          "heads / kv_groups = 192: wgmma_pair needs an even number of blocks of 64 heads and this makes 3");
+  refused(problem_of(256, 4), "heads / kv_groups = 64");
+  refused(problem_of(16), "this makes 1");
+  CHECK_THAT(
+      refusal(problem_of(128), parse_arch("sm_90"), pair),
+      contains(
+          "schedule = wgmma_pair needs sm_90a and the arch is sm_90; the nearest that works is cp_async"));
+  CHECK_THAT(refusal(problem_of(128), parse_arch("sm_100a"), pair), contains("the arch is sm_100a"));
+  const auto refused_request = [&](ConfigRequest request, const char* said) {
+    request.schedule = Schedule::wgmma_pair;
+    CHECK_THAT(refusal(problem_of(128), sm_90a, request), contains(said));
+  };
+  refused_request(
+      {.block_h = 32},
+      "block_h = 32 (config.block_h): wgmma_pair takes 64 heads a CTA; the nearest that works is wgmma");
+  refused_request({.block_size = 32}, "block_size = 32 (config.block_size): wgmma_pair takes 64 alone");
+  refused_request({.stages = 2}, "stages = 2 (config.stages): wgmma_pair takes 1 alone");
+  refused_request({.threads = 256}, "threads = 256 (config.threads): wgmma_pair takes 384 alone");
+}
+
+TEST_CASE("the fallback of partial sums takes the blocks of the config that it stands in for") {
+  Problem problem = problem_of(128);
+  problem.accumulate = Accumulate::partial;
+  for (const int block_h : {64, 32}) {
+    const Config partial = choose_config(problem, parse_arch("sm_90a"), {.block_h = block_h}).config;
+    CHECK(choose_config(with_fp32_sums(problem), parse_arch("sm_90a"), same_blocks(partial)).config ==
+          partial);
+  }
 }
 
 TEST_CASE("a forced value that wgmma cannot honour leaves the choice to cp_async") {
