@@ -53,6 +53,10 @@ TEST_CASE("The emulator finds each fault seeded into schedule wgmma") {
   find_all(wgmma_faults(), {.heads = 64, .has_sink = true}, parse_arch("sm_90a"), true);
 }
 
+TEST_CASE("The emulator finds each fault seeded into schedule wgmma_pair") {
+  find_all(wgmma_pair_faults(), {.heads = 128, .has_sink = true}, parse_arch("sm_90a"), true);
+}
+
 TEST_CASE("The emulator finds each fault seeded into sums of integers") {
   find_all(deterministic_faults(), {.heads = 64, .has_sink = true, .deterministic = true},
            parse_arch("sm_90a"), true);

@@ -19,6 +19,7 @@ struct Statement {
   std::string text;
   std::size_t at = 0;      // in the part
   std::size_t number = 0;  // among those of the same text in the part, from 0
+  std::string behind;      // the line before
 };
 
 struct Redundant {
@@ -26,14 +27,24 @@ struct Redundant {
   const char* text;
   int number;  // -1: all of them
   const char* because;
+  const char* behind = "";  // of these only those behind a line with this in it
 };
+
+std::string line_before(const std::string& text, std::size_t at) {
+  const std::size_t end = text.rfind('\n', at);
+  if (end == std::string::npos || end == 0) return "";
+  const std::size_t begin = text.rfind('\n', end - 1);
+  return text.substr(begin + 1, end - begin - 1);
+}
 
 std::vector<Statement> statements_of(const KernelSource& source, bool sweeps) {
   static const std::regex synchronisation(
-      "\\b(wgmma_fence|wgmma_commit_group|wgmma_wait_group<\\d>|fence_proxy_async|mbarrier_wait_parity|"
-      "mbarrier_arrive|"
+      "\\b(wgmma_fence|wgmma_commit_group|wgmma_wait_group<\\d>|fence_proxy_async|mbarrier_wait_parity(?:_"
+      "cluster)?|"
+      "mbarrier_arrive(?:_cluster|_expect_tx)?|fence_mbarrier_init|barrier_cluster_(?:arrive_release|wait_"
+      "acquire)|"
       "mbarrier_init|bar_sync|bar_arrive|__syncthreads|cp_async_mbarrier_arrive_noinc|cp_async_commit_group|"
-      "cp_async_wait_group<[^>]*>|setmaxnreg_(?:inc|dec)<\\d+>)\\([^;]*\\);");
+      "cp_async_wait_group<[^>]*>|setmaxnreg_(?:inc|dec)<\\d+>)\\([^;{]*\\);");
   std::vector<Statement> statements;
   for (const SourcePart& part : source.parts) {
     if (part.name == "ptx.cuh" || part.name == "banner") continue;
@@ -41,15 +52,16 @@ std::vector<Statement> statements_of(const KernelSource& source, bool sweeps) {
     std::map<std::string, std::size_t> numbers;
     for (std::sregex_iterator it(part.text.begin(), part.text.end(), synchronisation), end; it != end; ++it) {
       const std::string text = it->str();
-      statements.push_back({part.name, text, static_cast<std::size_t>(it->position()), numbers[text]++});
+      statements.push_back({part.name, text, static_cast<std::size_t>(it->position()), numbers[text]++,
+                            line_before(part.text, static_cast<std::size_t>(it->position()))});
     }
   }
   return statements;
 }
 
-// The chunks in the middle of the gradient sequence are alike; the usual run takes the outer ones.
+// The chunks in the middle of a sequence are alike; the usual run takes the outer ones.
 bool is_repetition(const Statement& s, const std::vector<Statement>& all) {
-  if (s.part != "gradient sequence") return false;
+  if (s.part != "gradient sequence" && s.part != "pair sequence") return false;
   std::size_t count = 0;
   for (const Statement& other : all) count += other.part == s.part && other.text == s.text;
   return s.number >= 2 && s.number + 2 < count;
@@ -67,7 +79,8 @@ KernelSource without(const KernelSource& source, const Statement& s) {
 const Redundant* redundant(const std::vector<Redundant>& list, const Statement& s) {
   for (const Redundant& r : list) {
     if (s.part == r.part && s.text == r.text &&
-        (r.number < 0 || static_cast<std::size_t>(r.number) == s.number)) {
+        (r.number < 0 || static_cast<std::size_t>(r.number) == s.number) &&
+        s.behind.find(r.behind) != std::string::npos) {
       return &r;
     }
   }
@@ -117,6 +130,27 @@ TEST_CASE("Leaving out any synchronisation of schedule wgmma is caught, or said 
                {"wgmma_scores.cuh", "wgmma_fence();", 1,
                 "the fence before S covers dP's registers, which nothing has touched since"},
                {kernel, "wgmma_wait_group<0>();", 0, "runs in deterministic problems alone"}});
+}
+
+TEST_CASE(
+    "Leaving out any synchronisation between the CTAs of schedule wgmma_pair is caught, or said to be "
+    "redundant") {
+  const char* kernel = "backward_wgmma_pair.cuh";
+  remove_each(
+      {.heads = 128, .has_sink = true}, parse_arch("sm_90a"), {}, true,
+      {{"wgmma_exchange.cuh", "fence_mbarrier_init();", 0,
+        "barrier.cluster.arrive.release orders mbarrier.init before all that the peer does after its wait"},
+       {"pair sequence", "wgmma_fence();", -1,
+        "the fence before d_q's wgmmas covers the chunk's registers, which nothing has touched since",
+        "wgmma_commit_group();"},
+       {"pair sequence", "wgmma_fence();", -1,
+        "the fence before the chunk's first wgmmas covers the registers of its others", "receive_chunk<"},
+       {kernel, "mbarrier_wait_parity(own(Shared::q_ready), 0);", 0,
+        "DELTA_READY follows the gradient warpgroup's wait, and full[0] implies q_ready"},
+       {kernel, "mbarrier_wait_parity(own(Shared::q_ready), 0);", 1, "compute_delta has waited for it"},
+       {kernel, "fence_proxy_async();", 0,
+        "the score warpgroup's fences and P_READY lie between the copies and these wgmmas"}},
+      {kernel, "wgmma_exchange.cuh", "pair sequence"});
 }
 
 TEST_CASE(
