@@ -108,7 +108,7 @@ TEST_CASE("wgmma_pair is chosen where a kv group's blocks of 64 heads come in pa
     int heads, kv_groups, head_blocks;
   };
   const Row row = GENERATE(Row{65, 1, 2}, Row{96, 1, 2}, Row{127, 1, 2}, Row{128, 1, 2}, Row{256, 1, 4},
-                           Row{256, 2, 2}, Row{384, 3, 2}, Row{1024, 1, 16});
+                           Row{192, 2, 2}, Row{256, 2, 2}, Row{384, 3, 2}, Row{1024, 1, 16});
   const Problem problem = problem_of(row.heads, row.kv_groups);
   const Choice choice = choose_config(problem, arch);
   CAPTURE(row.heads, row.kv_groups);

@@ -1,4 +1,4 @@
-// The cases of the contract on the emulator: every body in both schedules, with the layouts that it asks for.
+// The cases of the contract on the emulator: every body in all schedules, with the layouts that it asks for.
 #include "cases_of_layouts.h"
 #include "cases_of_lists.h"
 #include "cases_of_numbers.h"
@@ -12,7 +12,8 @@ void check_on_emulator(CaseBody body) {
   require_host_compiler();
   body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_80"), 2); }, 3);
   body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 5); }, 64);
-  body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 6); }, 5);  // 8 tokens a CTA
+  body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 6); }, 5);   // 8 tokens a CTA
+  body([](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 7); }, 65);  // two CTAs a token
 }
 
 // The same with sums of integers.

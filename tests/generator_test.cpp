@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -110,6 +111,7 @@ TEST_CASE("a source holds its templates whole, in the order in which they need e
                                           "sort_lists.cuh",
                                           "operand_wgmma.cuh",
                                           "wgmma_layout.cuh",
+                                          "wgmma_alone.cuh",
                                           "wgmma_shares.cuh",
                                           "wgmma_reductions.cuh",
                                           "wgmma_out.cuh",
@@ -130,6 +132,23 @@ TEST_CASE("a source holds its templates whole, in the order in which they need e
   }
 }
 
+TEST_CASE("the source of a pair has the exchange in the place of what one CTA does") {
+  const KernelSource source = source_of({.heads = 128}, "sm_90a");
+  std::vector<std::string> names;
+  for (const SourcePart& part : source.parts) names.push_back(part.name);
+  const std::vector<std::string> want = {
+      "operand_wgmma.cuh", "wgmma_layout.cuh",   "wgmma_exchange.cuh",     "wgmma_reductions.cuh",
+      "wgmma_out.cuh",     "wgmma_in_place.cuh", "pair sequence",          "wgmma_gather.cuh",
+      "wgmma_delta.cuh",   "wgmma_scores.cuh",   "backward_wgmma_pair.cuh"};
+  const auto first = std::find(names.begin(), names.end(), want.front());
+  REQUIRE(names.end() - first > std::ssize(want));
+  CHECK(std::vector<std::string>(first, first + std::ssize(want)) == want);
+  const std::string text = source.text();
+  CHECK_THAT(text, contains("PTX_KERNEL_CLUSTER(2, 384, 1) smla_backward_"));
+  CHECK(text.find("PTX_KERNEL_CLUSTER(2, 256") == std::string::npos);  // the backward alone
+  CHECK_THAT(text, !contains("wgmma_alone.cuh ====") && !contains("gradient sequence ===="));
+}
+
 TEST_CASE("device code speaks PTX through ptx.cuh alone and includes nothing") {
   for (const auto& entry : std::filesystem::directory_iterator(kSourceDir / "templates")) {
     const std::string text = read(entry.path());
@@ -141,14 +160,14 @@ TEST_CASE("device code speaks PTX through ptx.cuh alone and includes nothing") {
 
 TEST_CASE("four kernels, in launch order, with their launch facts") {
   Problem problem;
-  problem.heads = 128;
+  problem.heads = 192;
   const KernelSource source = source_of(problem, "sm_90a");
   REQUIRE(source.kernels.size() == 4);
   CHECK(source.kernels[0].role == KernelRole::preprocess);
   CHECK(source.kernels[1].role == KernelRole::sort_lists);
   CHECK(source.kernels[3].role == KernelRole::postprocess);
   const KernelFacts& backward = kernel(source, KernelRole::backward);
-  CHECK(backward.name == "smla_backward_h128_d512t64_bf16_wgmma_bh64_bs64_st1_th384");
+  CHECK(backward.name == "smla_backward_h192_d512t64_bf16_wgmma_bh64_bs64_st1_th384");
   CHECK(backward.threads == 384);
   CHECK(backward.shared_bytes == 230400);
   for (const KernelFacts& facts : source.kernels) CHECK_THAT(source.text(), contains(" " + facts.name + "("));

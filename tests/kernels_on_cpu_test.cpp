@@ -20,6 +20,8 @@ struct Variant {
   Split split = {};  // of the last wave's lists, which these lengths have to lead to
 };
 
+const ConfigRequest kOneCta = {.schedule = Schedule::wgmma};  // where the rules choose a pair
+
 constexpr std::uint64_t kSeeds = 4;  // both policies of the scheduler, CTAs in order and shuffled
 constexpr std::uint64_t kLongSeeds = 40;
 
@@ -156,7 +158,7 @@ TEST_CASE("Schedule wgmma computes the gradients on a CPU, in any order of execu
       {"128 heads, no tail",
        {.heads = 128, .d_tail = 0, .has_sink = true, .lse_includes_sink = true},
        "sm_90a",
-       {},
+       kOneCta,
        untidy(2, 150, 130)},
   });
 }
@@ -180,7 +182,7 @@ TEST_CASE("Schedule wgmma computes the gradients of neighbouring tokens that sha
        {},
        untidy(3, 90, 100)},
       {"40 heads, padded", {.heads = 40, .has_sink = true}, "sm_90a", {}, untidy(2, 90, 100)},
-      {"96 heads, a whole block and a padded one", {.heads = 96}, "sm_90a", {}, untidy(2, 90, 70)},
+      {"96 heads, a whole block and a padded one", {.heads = 96}, "sm_90a", kOneCta, untidy(2, 90, 70)},
       {"16 heads, swept and throttled",
        {.heads = 16},
        "sm_90a",
@@ -242,6 +244,37 @@ TEST_CASE("Shares of lists shorter than topk: some have no tile, and d_q has the
   }
 }
 
+TEST_CASE("Schedule wgmma_pair computes the gradients on a CPU, in any order of execution") {
+  run_all({
+      {"a pair, one entry", {.heads = 128}, "sm_90a", {}, lists(2, 40, 1)},
+      {"a pair, causal, part of a tile, sink",
+       {.heads = 128, .causal = true, .has_sink = true},
+       "sm_90a",
+       {},
+       causal(3, 60, 17, 40)},
+      {"a pair, untidy lists, lengths, two batches",
+       {.heads = 128, .has_topk_length = true, .has_delta = true},
+       "sm_90a",
+       {},
+       untidy_batches(2, 150, 200)},
+      {"a pair of 96 heads", {.heads = 96, .lse_base = LseBase::e}, "sm_90a", {}, untidy(2, 90, 70)},
+      {"a pair of 65 heads, no tail, d_kv as fp32",
+       {.heads = 65, .d_tail = 0, .has_sink = true, .lse_includes_sink = true, .d_kv_type = DkvType::fp32},
+       "sm_90a",
+       {},
+       untidy(3, 120, 100)},
+      {"a pair of 128 heads, no tail", {.heads = 128, .d_tail = 0}, "sm_90a", {}, untidy(2, 150, 130)},
+      {"pairs of 2 groups, 4 SMs",
+       {.heads = 256, .kv_groups = 2, .causal = true},
+       "sm_90a",
+       {},
+       causal(2, 90, 100, 60),
+       OrderRequest::callers,
+       4},
+      {"two pairs a group", {.heads = 256}, "sm_90a", {}, untidy(1, 80, 70), OrderRequest::callers, 4},
+  });
+}
+
 TEST_CASE("Lists that do not fit the pre-pass's shared memory are joined as they stand") {
   require_host_compiler();
   for (const Problem& problem :
@@ -286,11 +319,36 @@ TEST_CASE("The sweep over sorted lists computes the same, with any number of CTA
   });
 }
 
+TEST_CASE("Both CTAs of a pair sweep from one place, with any number of pairs side by side") {
+  run_all({
+      {"a pair, sorted, 2 SMs",
+       {.heads = 128, .has_topk_length = true},
+       "sm_90a",
+       {},
+       untidy(4, 120, 100),
+       OrderRequest::sorted},
+      {"a pair, throttled, causal, 4 SMs",
+       {.heads = 96, .d_tail = 0, .causal = true},
+       "sm_90a",
+       {},
+       causal(10, 100, 130, 60),
+       OrderRequest::sorted_throttled,
+       4},
+      {"pairs of 96 heads in 2 groups, throttled",
+       {.heads = 192, .kv_groups = 2},
+       "sm_90a",
+       {},
+       untidy(4, 140, 70),
+       OrderRequest::sorted_throttled},
+  });
+}
+
 TEST_CASE("Calls without tokens, rows or entries run on a CPU") {
   require_host_compiler();
+  const CpuSubject pair = make_subject({.heads = 128, .has_sink = true}, parse_arch("sm_90a"));
   const CpuSubject wgmma = make_subject({.heads = 64, .has_sink = true}, parse_arch("sm_90a"));
   const CpuSubject cp_async = make_subject({.heads = 8, .has_sink = true}, parse_arch("sm_80"));
-  for (const CpuSubject* subject : {&wgmma, &cp_async}) {
+  for (const CpuSubject* subject : {&wgmma, &pair, &cp_async}) {
     for (const auto& [queries, keys, topk] :
          {std::array{0, 30, 10}, std::array{3, 0, 10}, std::array{3, 30, 0}}) {
       const HostTensors tensors = make_inputs(subject->problem, lists(queries, keys, topk), 5);

@@ -33,6 +33,10 @@ TEST_CASE("what can be tuned is what the problem and the arch allow") {
         "wgmma-bh8-bs64-st1-th384 "
         "cp_async-bh16-bs32-st2-th128 ");
   CHECK(names_of({.heads = 64}, "sm_80") == "cp_async-bh64-bs16-st1-th256-red1 ");
+  CHECK(names_of({.heads = 128}, "sm_90a") ==
+        "wgmma-bh64-bs64-st1-th384 wgmma-bh32-bs64-st1-th384 wgmma-bh16-bs64-st1-th384 "
+        "wgmma-bh8-bs64-st1-th384 wgmma_pair-bh64-bs64-st1-th384 "
+        "cp_async-bh64-bs32-st2-th256 ");
   // Partial sums are wgmma's alone.
   CHECK(names_of({.heads = 64, .accumulate = Accumulate::partial}, "sm_90a").find("cp_async") ==
         std::string::npos);
