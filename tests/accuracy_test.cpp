@@ -70,10 +70,15 @@ std::string figure(const std::vector<double>& got, const std::vector<double>& wa
   return fmt::format("{:.2e}", d.relative_l2);
 }
 
+std::vector<DType> types_of(Schedule schedule) {
+  return schedule == Schedule::wgmma_pair ? std::vector{DType::bf16} : std::vector{DType::bf16, DType::fp16};
+}
+
 // Runs every row of every type by `run`, expects its bound, and returns a line a row.
-std::string measured(const std::string& label, int heads, const Size& size, const Executor& run) {
+std::string measured(const std::string& label, Schedule schedule, int heads, const Size& size,
+                     const Executor& run) {
   std::string lines;
-  for (const DType dtype : {DType::bf16, DType::fp16}) {
+  for (const DType dtype : types_of(schedule)) {
     Problem problem{.heads = heads, .dtype = dtype};
     for (Row& row : rows_of(problem, size)) {
       INFO(label << ", " << row.input << ", " << name(dtype));
@@ -107,12 +112,11 @@ void print_table(const std::string& lines) {
 TEST_CASE("errors stay within their bounds on random and adversarial inputs, on the emulator") {
   require_host_compiler();
   const Size size = {2, 200, 96};
-  std::string lines = measured("cp_async, 3 heads", 3, size,
+  std::string lines = measured("cp_async, 3 heads", Schedule::cp_async, 3, size,
                                [](const Case& c) { return run_on_emulator(c, parse_arch("sm_80"), 2); });
-  lines += measured("wgmma, 64 heads", 64, size, [](Case c) {
-    c.request.schedule = Schedule::wgmma;
-    return run_on_emulator(c, parse_arch("sm_90a"), 2);
-  });
+  const auto on_hopper = [](const Case& c) { return run_on_emulator(c, parse_arch("sm_90a"), 2); };
+  lines += measured("wgmma, 64 heads", Schedule::wgmma, 64, size, on_hopper);
+  lines += measured("wgmma_pair, 128 heads", Schedule::wgmma_pair, 128, size, on_hopper);
   if (long_tests()) print_table(lines);
 }
 
@@ -122,7 +126,7 @@ TEST_CASE("errors stay within their bounds on random and adversarial inputs", "[
   const std::vector<Setting> all = settings(gpu);
   std::vector<std::pair<Problem, ConfigRequest>> wanted;
   for (const Setting& s : all) {
-    for (const DType dtype : {DType::bf16, DType::fp16}) {
+    for (const DType dtype : types_of(s.schedule)) {
       for (const DkvType type : {DkvType::operand, DkvType::fp32}) {
         const Problem problem{.heads = s.heads_per_group, .dtype = dtype, .d_kv_type = type};
         wanted.push_back({problem, {.schedule = s.schedule}});
@@ -131,7 +135,7 @@ TEST_CASE("errors stay within their bounds on random and adversarial inputs", "[
   }
   prepare_together(wanted, gpu.arch);
   for (const Setting& s : all) {
-    lines += measured(describe(s), s.heads_per_group, {16, 4096, 2048},
+    lines += measured(describe(s), s.schedule, s.heads_per_group, {16, 4096, 2048},
                       [&](const Case& c) { return run_on_gpu(with_setting(c, s)); });
   }
   print_table(lines);

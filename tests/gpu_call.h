@@ -202,12 +202,21 @@ inline std::vector<Setting> settings(const Gpu& gpu) {
     all.push_back({Schedule::wgmma, 5, OrderRequest::callers});  // 8 tokens a CTA
     all.push_back({Schedule::wgmma, 16, OrderRequest::sorted});
     all.push_back({Schedule::wgmma, 40, OrderRequest::callers});
+    all.push_back({Schedule::wgmma_pair, 128, OrderRequest::callers});
+    all.push_back({Schedule::wgmma_pair, 128, OrderRequest::sorted});
+    all.push_back({Schedule::wgmma_pair, 96, OrderRequest::sorted_throttled});
   }
   return all;
 }
 
+// The setting's; what a pair cannot compute (fp16, other sums than fp32) is wgmma's in the same blocks.
+inline Schedule schedule_for(const Problem& p, const Setting& setting) {
+  const bool fits_a_pair = p.dtype == DType::bf16 && p.accumulate == Accumulate::fp32 && !p.deterministic;
+  return setting.schedule == Schedule::wgmma_pair && !fits_a_pair ? Schedule::wgmma : setting.schedule;
+}
+
 inline Case with_setting(Case c, const Setting& setting) {
-  c.request.schedule = setting.schedule;
+  c.request.schedule = schedule_for(c.problem, setting);
   c.order = setting.order;
   return c;
 }
@@ -235,8 +244,8 @@ inline void compile_bodies_together(const Gpu& gpu, const std::vector<CaseBody>&
                                     const std::vector<Setting>& in_settings, Sums sums) {
   std::vector<std::pair<Problem, ConfigRequest>> wanted;
   const auto want = [&](const Problem& problem, const Setting& setting) {
-    const std::pair<Problem, ConfigRequest> pair = {problem, {.schedule = setting.schedule}};
-    if (std::find(wanted.begin(), wanted.end(), pair) == wanted.end()) wanted.push_back(pair);
+    const std::pair<Problem, ConfigRequest> one = {problem, {.schedule = schedule_for(problem, setting)}};
+    if (std::find(wanted.begin(), wanted.end(), one) == wanted.end()) wanted.push_back(one);
   };
   for (const CaseBody body : bodies) {
     for (Problem problem : problems_of(body)) {

@@ -32,17 +32,20 @@ using namespace smla_test;
 
 namespace {
 
-std::vector<Setting> settings_of_64_heads() {
+std::vector<Setting> settings_of_whole_blocks() {
   std::vector<Setting> some;
   for (const Setting& s : settings(require_gpu())) {
-    if (s.heads_per_group == 64) some.push_back(s);
+    if (s.heads_per_group % 64 == 0) some.push_back(s);
   }
   return some;
 }
 
 std::vector<Schedule> schedules() {
   std::vector<Schedule> all = {Schedule::cp_async};
-  if (has_wgmma(require_gpu().arch)) all.push_back(Schedule::wgmma);
+  if (has_wgmma(require_gpu().arch)) {
+    all.push_back(Schedule::wgmma);
+    all.push_back(Schedule::wgmma_pair);
+  }
   return all;
 }
 
@@ -170,9 +173,9 @@ TEST_CASE("C11: rows beyond 2^31 elements get the gradients of a call on them al
 }
 
 TEST_CASE("C29: d_q repeats bit for bit in the caller's order, and d_kv to rounding", "[gpu]") {
-  for (const Setting& setting : settings_of_64_heads()) {
+  for (const Setting& setting : settings_of_whole_blocks()) {
     INFO(describe(setting));
-    Case c = unforwarded_case({.heads = 64, .d_kv_type = DkvType::fp32},
+    Case c = unforwarded_case({.heads = setting.heads_per_group, .d_kv_type = DkvType::fp32},
                               {.queries = 256, .keys = 300, .topk = 256, .duplicate_share = 0.3}, 5);
     GpuCase g = allocate(with_setting(c, setting));
     upload_inputs(g, c.tensors);
@@ -238,9 +241,9 @@ TEST_CASE("lists that several CTAs share: right, and d_q has the same bits in ev
 
 TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, cost next to nothing",
           "[gpu]") {
-  for (const Setting& setting : settings_of_64_heads()) {
+  for (const Setting& setting : settings_of_whole_blocks()) {
     INFO(describe(setting));
-    Case c = unforwarded_case({.heads = 64, .has_topk_length = true},
+    Case c = unforwarded_case({.heads = setting.heads_per_group, .has_topk_length = true},
                               {.queries = 4096, .keys = 4096, .topk = 2048}, 6);
     GpuCase g = allocate(with_setting(c, setting));
     upload_inputs(g, c.tensors);
@@ -273,9 +276,9 @@ TEST_CASE("C31: entries beyond topk_length, and -1 behind the last valid one, co
 }
 
 TEST_CASE("C32: a call allocates neither host nor device memory", "[gpu]") {
-  for (const Setting& setting : settings_of_64_heads()) {
+  for (const Setting& setting : settings_of_whole_blocks()) {
     INFO(describe(setting));
-    const Case c = with_setting(layout_case(64), setting);
+    const Case c = with_setting(layout_case(setting.heads_per_group), setting);
     GpuCase g = allocate(c);
     upload_inputs(g, c.tensors);
     run(*g.plan, g.call);
@@ -292,9 +295,9 @@ TEST_CASE("C32: a call allocates neither host nor device memory", "[gpu]") {
 }
 
 TEST_CASE("C38: a call on a side stream sees what a slow producer before it wrote", "[gpu]") {
-  for (const Setting& setting : settings_of_64_heads()) {
+  for (const Setting& setting : settings_of_whole_blocks()) {
     INFO(describe(setting));
-    const Case c = with_setting(layout_case(64), setting);
+    const Case c = with_setting(layout_case(setting.heads_per_group), setting);
     GpuCase source = allocate(c);
     upload_inputs(source, c.tensors);
     GpuCase g = allocate(c);  // inputs are NaN, lists are -1
@@ -321,9 +324,9 @@ TEST_CASE("C38: a call on a side stream sees what a slow producer before it wrot
 }
 
 TEST_CASE("C40: a captured call replays with changed inputs", "[gpu]") {
-  for (const Setting& setting : settings_of_64_heads()) {
+  for (const Setting& setting : settings_of_whole_blocks()) {
     INFO(describe(setting));
-    const Case c = with_setting(layout_case(64), setting);
+    const Case c = with_setting(layout_case(setting.heads_per_group), setting);
     GpuCase g = allocate(c);
     upload_inputs(g, c.tensors);
     const Stream stream;
@@ -362,7 +365,7 @@ TEST_CASE("C40: a plan that would have to compile under capture is refused", "[g
 
 TEST_CASE("C54: fifty lengths use one kernel", "[gpu]") {
   for (const Schedule schedule : schedules()) {
-    const Problem problem{.heads = 64, .lse_base = LseBase::e};
+    const Problem problem{.heads = schedule == Schedule::wgmma_pair ? 128 : 64, .lse_base = LseBase::e};
     const auto plan = create_plan(problem, {.schedule = schedule}, 0);
     const WithoutCompiling without_compiling;
     for (std::int64_t i = 0; i < 50; ++i) {

@@ -1,4 +1,4 @@
-// Families of cases against the fp64 reference on a GPU, for both schedules.
+// Families of cases against the fp64 reference on a GPU, for all schedules.
 #include "cases_of_options.h"
 #include "catch.h"
 #include "gpu_call.h"
@@ -31,6 +31,11 @@ const std::vector<OrderRequest> kAllOrders = {OrderRequest::callers, OrderReques
 
 void require_wgmma() {
   if (!has_wgmma(require_gpu().arch)) SKIP("the GPU has no wgmma");
+}
+
+std::vector<Case> of_bf16(std::vector<Case> cases) {
+  std::erase_if(cases, [](const Case& c) { return c.problem.dtype != DType::bf16; });
+  return cases;
 }
 
 // Inputs that the schedules share: the forward of the large case takes seconds.
@@ -97,6 +102,12 @@ TEST_CASE(
   check_cases(shape_cases({1, 2, 3, 8, 16, 17, 24, 32, 40, 65, 96, 127}), Schedule::wgmma, kAllOrders);
 }
 
+TEST_CASE("C14, C16, C17: wgmma_pair agrees with the reference at 65 to 128 and 256 heads, any topk and tail",
+          "[gpu]") {
+  require_wgmma();
+  check_cases(of_bf16(shape_cases({65, 96, 127, 128, 256})), Schedule::wgmma_pair, kAllOrders);
+}
+
 TEST_CASE("every two options of a problem work together in cp_async", "[gpu]") {
   require_gpu();
   check_cases(option_cases(24), Schedule::cp_async, kOneOrder);
@@ -111,6 +122,12 @@ TEST_CASE("every two options of a problem work together in wgmma with blocks of 
   require_wgmma();
   check_cases(option_cases(6), Schedule::wgmma, kAllOrders);
   check_cases(option_cases(16), Schedule::wgmma, kAllOrders);
+}
+
+TEST_CASE("every two options of a problem work together in wgmma_pair", "[gpu]") {
+  require_wgmma();
+  check_cases(of_bf16(option_cases(128)), Schedule::wgmma_pair, kAllOrders);
+  check_cases(of_bf16(option_cases(96)), Schedule::wgmma_pair, kAllOrders);
 }
 
 TEST_CASE("C20: TileLang's own case is right on sampled rows in cp_async", "[gpu]") {

@@ -12,8 +12,9 @@ namespace {
 // 128-byte reductions in 5.455 us of one SM. The sums lie in L2 (up to 8k rows); fewer heads reduce as many
 // bytes.
 constexpr double kTileMicroseconds = 5.455;
-// In fp16 half as many bytes: 2.64 us of reductions and 0.3 of the gather, by the spike.
-constexpr double kPartialTileMicroseconds = 2.94;
+// Half as many bytes, in fp16 or of half the columns (a CTA of a pair): 2.64 us of reductions and 0.3 of the
+// gather, by the spike.
+constexpr double kHalfTileMicroseconds = 2.94;
 constexpr double kTileRows = 64, kTileColumns = 576;
 
 }  // namespace
@@ -45,10 +46,12 @@ double reduced_tiles(const Problem& p, const Config& config, const HostTensors& 
   return static_cast<double>(rows) / kTileRows * head_blocks(p, config);
 }
 
-std::optional<double> floor_milliseconds(const Problem& p, double tiles, const DeviceProperties& device) {
+std::optional<double> floor_milliseconds(const Problem& p, const Config& config, double tiles,
+                                         const DeviceProperties& device) {
   if (device.name.find("H200") == std::string::npos || device.multiprocessors == 0) return std::nullopt;
   if (p.deterministic) return std::nullopt;  // integers take other reductions
-  const double tile = p.accumulate == Accumulate::partial ? kPartialTileMicroseconds : kTileMicroseconds;
+  const bool half = p.accumulate == Accumulate::partial || cluster_ctas(config) == 2;
+  const double tile = half ? kHalfTileMicroseconds : kTileMicroseconds;
   return tiles / device.multiprocessors * tile * 1e-3 * p.d_qk() / kTileColumns;
 }
 

@@ -127,7 +127,7 @@ BenchResult measure_call(const Options& options, const Plan& plan, HostTensors& 
   if (options.limits) {
     result.least = least_time(plan.problem, plan.choice.config, tiles, result.limits);
   } else {
-    result.floor = floor_milliseconds(plan.problem, tiles, plan.device);
+    result.floor = floor_milliseconds(plan.problem, plan.choice.config, tiles, plan.device);
   }
   result.host = measure_host(plan, with_least_work(plan, d.call));
   return result;

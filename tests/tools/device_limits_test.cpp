@@ -258,6 +258,10 @@ TEST_CASE(
   limits.push_back(measured("gather_reduce_fp16", 4096, 1.4, 1.4));
   CHECK(least_time(partial, config, tiles, limits)->cool.memory ==
         smla_test::Approx(tiles / 132 * 1.4 / 512));
+  // A pair's CTA reduces half of the columns in fp32: as many bytes.
+  const Config pair = {.schedule = Schedule::wgmma_pair, .block_h = 64};
+  CHECK(least_time({.heads = 128}, pair, tiles, limits)->cool.memory ==
+        least_time(partial, config, tiles, limits)->cool.memory);
   limits.push_back(measured("gather_reduce_u64", 4096, 1.4, 1.4));
   CHECK(least_time(deterministic, config, tiles, limits)->cool.memory ==
         smla_test::Approx(tiles / 132 * 1.4 / 128));

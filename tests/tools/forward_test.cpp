@@ -99,18 +99,21 @@ TEST_CASE("the benchmark's forward saves what the fp64 forward saves", "[gpu]") 
 TEST_CASE(
     "the limit of 64 heads on an H200 is 545 TFLOPS, and tokens that share a CTA raise that of fewer heads") {
   const DeviceProperties h200 = {.name = "NVIDIA H200", .multiprocessors = 132};
-  const auto limit = [&](int heads, int block_h, std::int64_t keys) {
+  const auto limit = [&](int heads, int block_h, std::int64_t keys, Schedule schedule = Schedule::wgmma) {
     const Problem problem = {.heads = heads};
-    const Config config = {.schedule = Schedule::wgmma, .block_h = block_h};
+    const Config config = {.schedule = schedule, .block_h = block_h};
     HostTensors tensors{.batch = 1, .queries = 64, .keys = keys, .topk = 2048};
     tensors.indices = make_lists(problem, {.queries = 64, .keys = keys, .topk = 2048}, 1);
     return call_flops(problem, {1, 64, keys, 2048}) * 1e-9 /
-           *floor_milliseconds(problem, reduced_tiles(problem, config, tensors), h200);
+           *floor_milliseconds(problem, config, reduced_tiles(problem, config, tensors), h200);
   };
   CHECK(limit(64, 64, 4096) == smla_test::Approx(545).margin(1));
   CHECK(limit(128, 64, 4096) == smla_test::Approx(545).margin(1));
+  // A pair's CTA reduces half of a row's bytes.
+  CHECK(limit(128, 64, 4096, Schedule::wgmma_pair) == smla_test::Approx(545 * 5.455 / 2.94).margin(2));
   CHECK(limit(16, 64, 4096) == smla_test::Approx(545.0 / 4).margin(1));
   CHECK(limit(16, 16, 4096) == smla_test::Approx(545.0 / 4 * 8192 / 3840).epsilon(0.01));  // random lists
   CHECK(limit(16, 16, 2048) == smla_test::Approx(545).margin(1));                          // the same list
-  CHECK_FALSE(floor_milliseconds({.heads = 64}, 1, {.name = "NVIDIA A100", .multiprocessors = 108}));
+  CHECK_FALSE(floor_milliseconds({.heads = 64}, {.schedule = Schedule::wgmma, .block_h = 64}, 1,
+                                 {.name = "NVIDIA A100", .multiprocessors = 108}));
 }

@@ -122,6 +122,7 @@ TEST_CASE("fuzzed cases share kernels, and together hold every option, order and
     const auto note = [&seen](const char* what, bool holds) { seen[what] = seen[what] || holds; };
     note("cp_async", choice.config.schedule == Schedule::cp_async);
     note("wgmma", choice.config.schedule == Schedule::wgmma);
+    note("wgmma_pair", choice.config.schedule == Schedule::wgmma_pair);
     note("caller's order", c.order == OrderRequest::callers);
     note("sorted", c.order == OrderRequest::sorted);
     note("throttled", c.order == OrderRequest::sorted_throttled);
