@@ -185,7 +185,8 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
 
     All of q, kv, o, do, indices, lse without their batch dimension work as well, and so do the results then. Strides
     are passed on: slices and expanded tensors work unless refused by name. schedule, block_h, block_size, stages,
-    threads and order force what the library would choose.
+    threads and order force what the library would choose: schedule="wgmma" for instance where 65 to 128 heads in
+    bfloat16 run as pairs of CTAs ("wgmma_pair"), one half of whose sums over heads is rounded to bfloat16.
 
     The first call of a new problem compiles for a second; later ones only launch. Not differentiable a second time.
     """
