@@ -37,7 +37,7 @@ class Shape:
         self.tile = constant(config, r"kBlockSize = (\d+)")
         self.threads = constant(config, r"kThreads =\s+(\d+)")
         self.group_panels = constant(layout, r"kGroupPanels = (\d+)")
-        self.chunk = constant(sequence, r"kChunk = (\d+)")
+        self.chunk = constant("src/generator/sequence_text.h", r"kChunk = (\d+)")
         self.score_panels = constant(sequence, r"kScorePanels = (\d+)")
         self.score_d_q = constant(backward, r"store_d_q<(\d+)>\(args, 0, d_q\)") + 32
         self.few_registers = constant(backward, r"setmaxnreg_dec<(\d+)>")
