@@ -1,5 +1,7 @@
 #include "tool.h"
 
+#include <fmt/format.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -18,28 +20,30 @@ ExitCode say(ExitCode code, const std::string& sentence) {
   return code;
 }
 
-// An empty value is a variable of a script that was never set: `clear --dir "$UNSET"` must not clear another
-// directory.
-void refuse_empty_values(const CLI::App& app) {
+// What CLI11 lets pass. An empty value is a variable of a script that was never set: `clear --dir "$UNSET"`
+// must not clear another directory. A negative number for an unsigned one would wrap round.
+void refuse_odd_values(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& value : option->results()) {
       if (value.empty()) stop(ExitCode::usage, "{} = \"\" is empty", option->get_name());
+      if (option->get_type_name() == "UINT" && value.front() == '-')
+        stop(ExitCode::usage, "{} = {} is negative; the least is 0", option->get_name(), value);
     }
   }
-  for (const CLI::App* command : app.get_subcommands()) refuse_empty_values(*command);
+  for (const CLI::App* command : app.get_subcommands()) refuse_odd_values(*command);
 }
 
 ExitCode parse_and_run(CLI::App& app, int argc, char** argv, const std::function<ExitCode()>& body) {
   try {
     app.parse(argc, argv);
-    refuse_empty_values(app);
+    refuse_odd_values(app);
     return body();
   } catch (const CLI::ParseError& end) {  // --help and --version end here too
     std::ostringstream answer, complaint;
-    const bool wanted = app.exit(end, answer, complaint) == 0;
+    if (app.exit(end, answer, complaint) != 0)
+      return say(ExitCode::usage, fmt::format("smla: {}; see --help", end.what()));
     print_answer(answer.str());
-    std::fputs(complaint.str().c_str(), stderr);
-    return wanted ? ExitCode::ok : ExitCode::usage;
+    return ExitCode::ok;
   }
 }
 
