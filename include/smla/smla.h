@@ -64,11 +64,11 @@ typedef enum smla_d_kv_type { SMLA_D_KV_OPERAND = 0, SMLA_D_KV_FP32 = 1 } smla_d
 typedef enum smla_accumulate { SMLA_ACCUMULATE_FP32 = 0, SMLA_ACCUMULATE_PARTIAL = 1 } smla_accumulate;
 typedef enum smla_schedule {
   SMLA_SCHEDULE_AUTO = 0,
-  SMLA_SCHEDULE_CP_ASYNC = 1, /* sm_80 and later, every shape */
-  SMLA_SCHEDULE_WGMMA = 2,    /* sm_90a, every shape */
-  SMLA_SCHEDULE_WGMMA_PAIR = 3 /* sm_90a, bf16 with fp32 sums, 65 to 128 heads a kv group or another even number
-                                  of blocks of 64: two CTAs a token, whose halves of d_kv meet in bf16. Chosen
-                                  where it can be */
+  SMLA_SCHEDULE_CP_ASYNC = 1,  /* sm_80 and later, every shape */
+  SMLA_SCHEDULE_WGMMA = 2,     /* sm_90a, every shape */
+  SMLA_SCHEDULE_WGMMA_PAIR = 3 /* sm_90a, bf16 with fp32 sums, 65 to 128 heads a kv group or another even
+                                  number of blocks of 64: two CTAs a token, whose halves of d_kv meet in bf16.
+                                  Chosen where it can be */
 } smla_schedule;
 typedef enum smla_order {
   SMLA_ORDER_AUTO = 0,            /* by S_kv: see smla_plan_describe */

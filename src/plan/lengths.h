@@ -20,8 +20,8 @@ struct Lengths {
 
 // Refuses, by name and value: a negative length or one above 2^31 - 1 (invalid_argument), and what the
 // kernels of this config cannot address (not_supported, with the largest that works): more than 2^31 - 1
-// CTAs, lists of a block of more than 2^31 - 64 entries, and for wgmma and wgmma_pair sums of a kv group of 3.75 GiB and
-// more.
+// CTAs, lists of a block of more than 2^31 - 64 entries, and for the schedules of wgmma sums of a kv group
+// of 3.75 GiB and more.
 void validate(const Lengths& lengths, const Problem& problem, const Config& config);
 
 // Neighbouring query tokens of a batch entry that share a buffer of partial sums: so few that a row takes 128 additions at
