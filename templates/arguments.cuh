@@ -30,8 +30,9 @@ struct Arguments {
   float* row_lse;            // [B, S, H]: log2 of the denominator with the sink in it; +inf for a dead row
   float* row_delta;          // [B, S, H]; 0 for a dead row
   int* list_length;          // [B, S, G]: entries to look at, 0 for a dead row
-  int* block_length;         // [B, blocks, G]: entries that a block of tokens looks at; list_length where it is of one
-  int* sorted_lists;         // [B, blocks, G, sorted_pitch]: written by sort_lists, read by backward when `sorted`
+  int* block_length;         // [B, blocks, G]: entries that a block of tokens looks at; list_length unless `sorted`
+  int* sorted_lists;         // [B, blocks, G, sorted_pitch]; with block_length all that sort_lists writes and, in this
+                             // call or a later one, the backward reads
   float* list_bounds;        // [B, S, G, 8, 2]: what may be added to a row (fixed_point.cuh, partial_sums.cuh)
   float* row_norms;          // [B, G, S_kv]: of the value rows; partial sums alone
   float* group_exponent;     // [B, G, token_groups]: log2 of the scale of P; partial sums alone

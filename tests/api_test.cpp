@@ -52,6 +52,16 @@ smla_plan* create(const smla_problem& problem) {
   return plan;
 }
 
+// Of every tensor and of the workspace, far apart.
+void set_addresses(smla_call& call) {
+  std::uintptr_t next = 0x10000000000;
+  for (smla_tensor* t :
+       {&call.q, &call.kv, &call.o, &call.d_o, &call.indices, &call.lse, &call.d_q, &call.d_kv}) {
+    t->data = reinterpret_cast<void*>(next += 0x1000000000);
+  }
+  call.workspace = reinterpret_cast<void*>(next += 0x1000000000);
+}
+
 }  // namespace
 
 TEST_CASE("the version is the header's and statuses have names") {
@@ -153,6 +163,72 @@ TEST_CASE("a struct of a newer header is accepted while its unknown fields are z
   CHECK(newer.later[1] == 0);
 }
 
+TEST_CASE("a call of a header without lists keeps them in the workspace, whatever lies behind it") {
+  const smla_problem problem = problem_of(16);
+  smla_plan* plan = create(problem);
+  constexpr std::size_t kWithoutLists = offsetof(smla_call, lists);
+  smla_call call;
+  std::memset(&call, 0xff, sizeof call);
+  REQUIRE(smla_call_init_sized(&call, kWithoutLists, &problem, 1, 70, 300, 64) == SMLA_SUCCESS);
+  CHECK(call.struct_size == kWithoutLists);
+  CHECK(call.lists_are_ready == -1);  // another variable of the caller: not written, and not read
+  set_addresses(call);
+  call.scale = smla_default_scale(&problem);
+  REQUIRE(smla_workspace_size(plan, &call.lengths, &call.workspace_bytes) == SMLA_SUCCESS);
+  fake().launches = 0;
+  CHECK(smla_run(plan, &call) == SMLA_SUCCESS);
+  CHECK(fake().launches == 4);
+  smla_plan_destroy(plan);
+}
+
+TEST_CASE("lists that the caller keeps save a second call the pre-pass") {
+  const smla_problem problem = problem_of(16);
+  smla_plan* plan = create(problem);
+  smla_call call;
+  REQUIRE(smla_call_init(&call, &problem, 1, 70, 300, 64) == SMLA_SUCCESS);
+  CHECK(call.lists == nullptr);
+  CHECK(call.lists_bytes == 0);
+  CHECK(call.lists_are_ready == 0);
+  set_addresses(call);
+  call.scale = smla_default_scale(&problem);
+  REQUIRE(smla_workspace_size(plan, &call.lengths, &call.workspace_bytes) == SMLA_SUCCESS);
+  REQUIRE(smla_lists_size(plan, &call.lengths, &call.lists_bytes) == SMLA_SUCCESS);
+  REQUIRE(call.lists_bytes >= 70 * 64 * 4);
+  call.workspace_bytes -= call.lists_bytes;
+  const auto refused = [&](const char* words) {
+    CHECK(smla_run(plan, &call) == SMLA_INVALID_ARGUMENT);
+    CHECK_THAT(smla_last_error(), contains(words));
+  };
+  fake().launches = 0;
+  refused("workspace_bytes");  // without lists they are part of it
+  call.lists = reinterpret_cast<void*>(std::uintptr_t{0x7000000000000});
+  call.lists_are_ready = 2;
+  refused("call.lists_are_ready = 2 is neither 0 nor 1");
+  call.lists_are_ready = 0;
+  call.reserved2 = 1;
+  refused("call.reserved2 = 1");
+  call.reserved2 = 0;
+  CHECK(fake().launches == 0);
+  CHECK(smla_run(plan, &call) == SMLA_SUCCESS);
+  CHECK(fake().launches == 4);
+  call.lists_are_ready = 1;
+  CHECK(smla_run(plan, &call) == SMLA_SUCCESS);
+  CHECK(fake().launches == 4 + 3);
+  call.lists = nullptr;
+  call.workspace_bytes += call.lists_bytes;
+  refused("lists_are_ready = 1 and lists is null");
+  CHECK(fake().launches == 4 + 3);
+
+  std::size_t bytes = 0;
+  CHECK(smla_lists_size(nullptr, &call.lengths, &bytes) == SMLA_INVALID_ARGUMENT);
+  CHECK(smla_lists_size(plan, nullptr, &bytes) == SMLA_INVALID_ARGUMENT);
+  CHECK(smla_lists_size(plan, &call.lengths, nullptr) == SMLA_INVALID_ARGUMENT);
+  call.lengths.topk = -1;
+  CHECK(smla_lists_size(plan, &call.lengths, &bytes) == SMLA_INVALID_ARGUMENT);
+  CHECK_THAT(smla_last_error(), contains("topk = -1"));
+  smla_plan_destroy(plan);
+}
+
 TEST_CASE("enums and flags without meaning are refused by name and value") {
   const auto said = [](auto&& change) -> std::string {
     smla_problem problem = problem_of(64);
@@ -238,12 +314,7 @@ TEST_CASE("a plan runs a call, and refuses a bad one without a launch") {
   fake().launches = 0;
   CHECK(smla_run(plan, &call) == SMLA_INVALID_ARGUMENT);
   CHECK_THAT(smla_last_error(), contains("q is null"));
-  std::uintptr_t next = 0x10000000000;
-  for (smla_tensor* t :
-       {&call.q, &call.kv, &call.o, &call.d_o, &call.indices, &call.lse, &call.d_q, &call.d_kv}) {
-    t->data = reinterpret_cast<void*>(next += 0x1000000000);
-  }
-  call.workspace = reinterpret_cast<void*>(next += 0x1000000000);
+  set_addresses(call);
   REQUIRE(smla_workspace_size(plan, &call.lengths, &call.workspace_bytes) == SMLA_SUCCESS);
   CHECK(smla_run(plan, &call) == SMLA_INVALID_ARGUMENT);
   CHECK_THAT(smla_last_error(), contains("scale = nan is not finite"));
@@ -282,6 +353,13 @@ TEST_CASE("the C++ API runs the same call, and its errors carry status and sente
   fake().launches = 0;
   plan.run(call);
   CHECK(fake().launches == 4);  // with the list that 4 tokens share
+  call.lists_bytes = plan.lists_size(call.lengths);
+  call.lists = reinterpret_cast<void*>(next += 0x1000000000);
+  plan.run(call);
+  CHECK(fake().launches == 4 + 4);
+  call.lists_are_ready = true;
+  plan.run(call);
+  CHECK(fake().launches == 4 + 4 + 3);
   CHECK_THAT(plan.describe(), contains("wgmma"));
   CHECK(smla::supported(problem, "sm_86"));
   CHECK_THAT(smla::supported({.heads = 300}, "sm_86").why, contains("heads = 300"));

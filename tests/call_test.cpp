@@ -266,8 +266,10 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   CHECK(reinterpret_cast<const char*>(a.row_lse) == base + layout.row_lse.offset);
   CHECK(reinterpret_cast<const char*>(a.row_delta) == base + layout.row_delta.offset);
   CHECK(reinterpret_cast<const char*>(a.list_length) == base + layout.list_length.offset);
-  CHECK(a.block_length == a.list_length);  // a block is of one token
-  CHECK(reinterpret_cast<const char*>(a.sorted_lists) == base + layout.sorted_lists.offset);
+  CHECK(reinterpret_cast<const char*>(a.block_length) ==
+        base + layout.lists.offset + layout.block_length.offset);
+  CHECK(reinterpret_cast<const char*>(a.sorted_lists) ==
+        base + layout.lists.offset + layout.sorted_lists.offset);
   CHECK(reinterpret_cast<const char*>(a.d_kv_sum) == base + layout.d_kv_sum.offset);
   CHECK(reinterpret_cast<const char*>(a.counters) == base + layout.counters.offset);
   CHECK(a.zero_begin == a.d_kv_sum);
@@ -295,4 +297,58 @@ TEST_CASE("arguments carry pointers, pieces of the workspace, lengths and the or
   CHECK(a.d_q_shares == nullptr);
   CHECK(a.scale == call.scale);
   CHECK(a.scale_log2 == smla_test::Approx(call.scale * std::log2(std::exp(1.0F))));
+}
+
+TEST_CASE("arguments of kept lists point into the caller's memory, those of unsorted lists nowhere") {
+  const Lengths n = {2, 100, 20000, 64};
+  const DeviceFacts device = {.multiprocessors = 78, .ctas_in_flight = 78, .sort_shared_limit = 232448};
+  const Config config = {
+      .schedule = Schedule::wgmma, .block_h = 64, .block_size = 64, .stages = 1, .threads = 384};
+  Call call = good_call(kAll, n);
+  call.lists = at(0x7000000000000);
+  const Order sorted = {.sorted = true};
+  const WorkspaceLayout layout = workspace_layout(kAll, config, n, sorted, true);
+  const Arguments a = make_arguments(kAll, config, call, layout, sorted, device);
+  CHECK(a.block_length == call.lists);
+  CHECK(reinterpret_cast<const char*>(a.sorted_lists) == static_cast<const char*>(call.lists) + 1024);
+  const Arguments unsorted =
+      make_arguments(kAll, config, call, workspace_layout(kAll, config, n, {}, true), {}, device);
+  CHECK(unsorted.block_length == unsorted.list_length);
+  CHECK(unsorted.sorted_lists == nullptr);
+}
+
+TEST_CASE("memory for lists that is missing, misaligned, too small or not apart is refused") {
+  const auto said = [](auto&& change, std::int64_t needed = 5120) -> std::string {
+    Call call = good_call(kAll);
+    call.lists = at(0x7000000000000);
+    call.lists_bytes = 5120;
+    change(call);
+    try {
+      validate_lists(call, kAll, needed);
+    } catch (const Error& error) {
+      CHECK(error.status() == Status::invalid_argument);
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  const auto null_and_ready = [](Call& c) {
+    c.lists = nullptr;
+    c.lists_are_ready = true;
+  };
+  CHECK(said([](Call&) {}) == "nothing was refused");
+  CHECK(said([](Call& c) { c.lists = nullptr; }) == "nothing was refused");
+  CHECK_THAT(said(null_and_ready), contains("lists_are_ready = 1 and lists is null"));
+  CHECK_THAT(said([](Call& c) { c.lists = at(0x7000000000080); }),
+             contains("lists = 0x7000000000080 is not a multiple of 256 bytes"));
+  CHECK_THAT(said([](Call& c) { --c.lists_bytes; }),
+             contains("lists_bytes = 5119 is less than the 5120 bytes"));
+  CHECK_THAT(said([](Call& c) { c.lists = static_cast<char*>(c.workspace) + 256; }),
+             contains("overlap the workspace"));
+  CHECK_THAT(said([](Call& c) { c.lists = static_cast<char*>(c.workspace) - 256; }),
+             contains("overlap the workspace"));
+  CHECK_THAT(said([](Call& c) { c.indices.data = static_cast<char*>(c.lists) + 4; }),
+             contains("indices = 0x7000000000004 lies in the lists at 0x7000000000000"));
+  // Where no list is sorted none of it counts: calls of any lengths can be written alike.
+  CHECK(said(null_and_ready, 0) == "nothing was refused");
+  CHECK(said([](Call& c) { c.lists = at(4); }, 0) == "nothing was refused");
 }

@@ -242,12 +242,16 @@ TEST_CASE("workspace pieces are 256-byte aligned, apart, and the counters end th
   CHECK((w.d_kv_sum.bytes + w.counters.bytes) % 16 == 0);
   CHECK(w.bytes == w.counters.offset + w.counters.bytes);
   std::int64_t end = 0;
-  for (const auto& piece : {w.row_lse, w.row_delta, w.list_length, w.sorted_lists, w.d_kv_sum}) {
+  for (const auto& piece : {w.row_lse, w.row_delta, w.list_length, w.lists, w.d_kv_sum}) {
     CHECK(piece.offset % 256 == 0);
     CHECK(piece.offset >= end);
     CHECK(piece.offset < end + 256);
     end = piece.offset + piece.bytes;
   }
+  CHECK(w.block_length.offset == 0);  // in the lists
+  CHECK(w.block_length.bytes == 2 * 33 * 5 * 4);
+  CHECK(w.sorted_lists.offset == 1536);
+  CHECK(w.lists.bytes == (1536 + w.sorted_lists.bytes + 255) / 256 * 256);
 }
 
 TEST_CASE("integer sums take 8 bytes an element and 256 a row, and a list 64 bytes of bounds") {
@@ -263,11 +267,45 @@ TEST_CASE("integer sums take 8 bytes an element and 256 a row, and a list 64 byt
   CHECK(w.counters.offset == w.d_kv_sum.offset + w.d_kv_sum.bytes);
 }
 
-TEST_CASE("sorted lists take workspace only in sorted order") {
+TEST_CASE("sorted lists and their lengths take workspace only in sorted order") {
   const Lengths n = {1, 4096, 4096, 2048};
-  const std::int64_t callers = workspace_layout(kProblem, kWgmma, n, {}).bytes;
-  CHECK(workspace_layout(kProblem, kWgmma, n, {.sorted = true}).bytes ==
-        callers + std::int64_t{4096} * 2048 * 4);
+  const WorkspaceLayout callers = workspace_layout(kProblem, kWgmma, n, {});
+  const WorkspaceLayout sorted = workspace_layout(kProblem, kWgmma, n, {.sorted = true});
+  CHECK(callers.lists.bytes == 0);
+  CHECK(sorted.lists.bytes == std::int64_t{4096} * 2048 * 4 + 4096 * 4);
+  CHECK(sorted.bytes == callers.bytes + sorted.lists.bytes);
+}
+
+TEST_CASE("lists that the caller keeps leave the workspace by just their size, whatever the lengths") {
+  const Problem problem = {.heads = 40, .kv_groups = 5};
+  for (std::int64_t i = 1; i < 40; ++i) {
+    const Lengths n = {1 + i % 3, 7 * i, 100 * i, 3 * i};
+    const WorkspaceLayout inside = workspace_layout(problem, kWgmma, n, {.sorted = true});
+    const WorkspaceLayout outside = workspace_layout(problem, kWgmma, n, {.sorted = true}, true);
+    CHECK(outside.lists == WorkspaceLayout::Piece{0, inside.lists.bytes});
+    CHECK(outside.block_length == inside.block_length);
+    CHECK(outside.sorted_lists == inside.sorted_lists);
+    CHECK(outside.bytes == inside.bytes - inside.lists.bytes);
+    CHECK(outside.sorted_lists.offset + outside.sorted_lists.bytes <= outside.lists.bytes);
+  }
+}
+
+TEST_CASE("with lists that are ready the pre-pass is left out") {
+  const Lengths n = {1, 64, 32768, 2048};
+  const Order order = choose_order(kProblem, kWgmma, n, kH200);
+  const WorkspaceLayout w = workspace_layout(kProblem, kWgmma, n, order, true);
+  CHECK(roles(choose_launches(kProblem, kWgmma, kKernels, n, order, w)) ==
+        std::vector{KernelRole::preprocess, KernelRole::sort_lists, KernelRole::backward,
+                    KernelRole::postprocess});
+  CHECK(roles(choose_launches(kProblem, kWgmma, kKernels, n, order, w, true)) ==
+        std::vector{KernelRole::preprocess, KernelRole::backward, KernelRole::postprocess});
+}
+
+TEST_CASE("two orders share lists where both have a pre-pass of one kind") {
+  CHECK(shares_lists({.sorted = true}, {.sorted = true, .sweep = true, .prefetch = true, .throttle = 132}));
+  CHECK_FALSE(shares_lists({.sorted = true}, {.sorted = true, .concatenate = true}));
+  CHECK_FALSE(shares_lists({.sorted = true}, {}));
+  CHECK_FALSE(shares_lists({}, {}));
 }
 
 TEST_CASE("a workspace beyond 64 bits is refused") {

@@ -272,6 +272,103 @@ TEST_CASE(
   CHECK(launches_of(*plan, call_of(*plan, {1, 70, 1024, 64}, OrderRequest::sorted)).size() == 4);
 }
 
+TEST_CASE("lists that the caller keeps are written by one call and read by the next without a pre-pass") {
+  const Lengths lengths = {1, 70, 32768, 2048};
+  for (const Problem& problem : {kLarge, Problem{.heads = 16, .deterministic = true}}) {
+    const auto plan = plan_of(problem);
+    const bool fixed = problem.deterministic;
+    Call call = call_of(*plan, lengths);
+    const std::int64_t bytes = lists_size(*plan, lengths);
+    REQUIRE(bytes >= std::int64_t{70} * 2048 * 4);
+    call.lists = at(0x7000000000000);
+    call.lists_bytes = static_cast<std::size_t>(bytes);
+    call.workspace_bytes -= call.lists_bytes;
+    const auto in_lists = [&](const int* pointer) {
+      const auto* begin = static_cast<const char*>(call.lists);
+      return reinterpret_cast<const char*>(pointer) >= begin &&
+             reinterpret_cast<const char*>(pointer) < begin + bytes;
+    };
+    for (const bool ready : {false, true}) {
+      call.lists_are_ready = ready;
+      const auto launches = launches_of(*plan, call);
+      REQUIRE(launches.size() == 4U + fixed - ready);
+      CHECK_THAT(std::string(launches[1U + fixed].kernel), contains(ready ? "backward" : "sort_lists"));
+      for (const fake_launch& launch : launches) {
+        const Arguments a = arguments(launch);
+        CHECK(a.sorted == 1);
+        CHECK(in_lists(a.block_length));
+        CHECK(in_lists(a.sorted_lists));
+        CHECK(reinterpret_cast<char*>(a.counters) + 64 <=
+              static_cast<char*>(call.workspace) + call.workspace_bytes);
+      }
+    }
+  }
+}
+
+TEST_CASE("memory for lists is not looked at where a plan sorts none") {
+  const auto plan = plan_of(kLarge);
+  const Lengths lengths = {1, 70, 4096, 2048};
+  CHECK(lists_size(*plan, lengths) == 0);
+  CHECK(lists_size(*plan, lengths, OrderRequest::sorted) > 0);
+  CHECK(lists_size(*plan_of(kSmall), {1, 70, 300, 64}) == 0);  // cp_async
+  Call call = call_of(*plan, lengths);
+  call.lists_are_ready = true;
+  for (void* lists : {at(0), at(4)}) {
+    call.lists = lists;
+    const auto launches = launches_of(*plan, call);
+    REQUIRE(launches.size() == 3);
+    CHECK(arguments(launches[1]).sorted_lists == nullptr);
+    CHECK(arguments(launches[1]).block_length == arguments(launches[1]).list_length);
+  }
+}
+
+TEST_CASE("the fallback of partial sums reads the lists of the call that it stands in for") {
+  const auto plan = plan_of({.heads = 16, .accumulate = Accumulate::partial});
+  const Lengths lengths = {1, 70, 4096, 512};
+  const std::int64_t bytes = lists_size(*plan, lengths);
+  REQUIRE(bytes > 0);
+  Call call = call_of(*plan, lengths);
+  for (const bool kept : {false, true}) {
+    for (const bool ready : {false, true}) {
+      if (ready && !kept) continue;
+      INFO("kept " << kept << ", ready " << ready);
+      call = call_of(*plan, lengths);
+      call.lists = kept ? at(0x7000000000000) : nullptr;
+      call.lists_bytes = static_cast<std::size_t>(kept ? bytes : 0);
+      call.lists_are_ready = ready;
+      call.workspace_bytes -= call.lists_bytes;
+      const auto launches = launches_of(*plan, call);
+      REQUIRE(launches.size() == (ready ? 7 : 8));  // of which 3 are the fallback's: it has no pre-pass
+      const Arguments own = arguments(launches[0]), fallbacks = arguments(launches.back());
+      CHECK(fallbacks.partial_report == own.counters);
+      CHECK(fallbacks.block_length == own.block_length);
+      CHECK(fallbacks.sorted_lists == own.sorted_lists);
+      CHECK((own.block_length == call.lists) == kept);
+      CHECK(own.row_lse == call.workspace);
+      CHECK(fallbacks.row_lse >= reinterpret_cast<float*>(own.counters + 16));
+      CHECK(reinterpret_cast<char*>(fallbacks.counters) + 64 ==
+            static_cast<char*>(call.workspace) + call.workspace_bytes);
+    }
+  }
+  --call.workspace_bytes;
+  CHECK_THAT(refusal([&] { run(*plan, call); }, Status::invalid_argument), contains("workspace_bytes"));
+}
+
+TEST_CASE("a fallback that alone sorts does so itself, in its own workspace") {
+  const auto plan = plan_of({.heads = 64, .accumulate = Accumulate::partial});
+  const Lengths lengths = {1, 70, 16384, 512};  // fp16 sums stay in L2, fp32 sums do not
+  CHECK(lists_size(*plan, lengths) == 0);
+  Call call = call_of(*plan, lengths);
+  call.lists = at(0x7000000000000);
+  call.lists_are_ready = true;
+  const auto launches = launches_of(*plan, call);
+  REQUIRE(launches.size() == 8);
+  CHECK_THAT(std::string(launches[5].kernel), contains("sort_lists"));
+  const Arguments a = arguments(launches[5]);
+  CHECK(static_cast<void*>(a.block_length) > call.workspace);
+  CHECK(static_cast<void*>(a.sorted_lists) < static_cast<char*>(call.workspace) + call.workspace_bytes);
+}
+
 TEST_CASE("the lists of the last wave's tokens are shared, with room for their d_q in the workspace") {
   const auto plan = plan_of(kLarge);
   const Lengths lengths = {1, 4096, 4096, 2048};
@@ -460,6 +557,10 @@ TEST_CASE("nothing is launched after a refusal") {
   CHECK_THAT(said([](Call& c) { c.order = OrderRequest::sorted; }, Status::not_supported),
              contains("order = 2"));
   CHECK_THAT(said([](Call& c) { c.d_sink = c.q.data; }), contains("d_sink"));
+  const auto shared = plan_of({.heads = 8});  // whose tokens share lists
+  Call ready = call_of(*shared, {1, 70, 300, 64});
+  ready.lists_are_ready = true;
+  CHECK_THAT(refusal([&] { run(*shared, ready); }, Status::invalid_argument), contains("lists is null"));
   CHECK(fake().launches == 0);
 }
 

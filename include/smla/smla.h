@@ -164,8 +164,21 @@ typedef struct smla_call {
   int64_t query_offset; /* global position of query row 0, for causal. Default 0; at most +-(2^31 - 1) */
 
   void* workspace;        /* device memory, aligned to 256 bytes; its contents do not matter */
-  size_t workspace_bytes; /* at least smla_workspace_size */
+  size_t workspace_bytes; /* at least smla_workspace_size; with lists, smla_lists_size bytes less */
   void* stream;           /* a CUstream (= cudaStream_t). Default NULL: the legacy default stream */
+
+  /* What the list pre-pass writes: the lists as the kernels read them, a function of indices, topk_length,
+   * query_offset, lengths and plan alone. Memory of the caller outlives the call, and a second backward over
+   * the same lists does without the pre-pass. Where smla_lists_size is 0 these three are not looked at, so
+   * that calls of any lengths can be written alike. */
+  void* lists;             /* device memory, aligned to 256 bytes, written unless it is ready; it overlaps
+                              nothing. Default NULL: in the workspace, for this call alone */
+  size_t lists_bytes;      /* at least smla_lists_size */
+  int32_t lists_are_ready; /* 1: an earlier call wrote `lists`, with the same plan, lengths, query_offset and
+                              contents of indices and topk_length, and its work comes before this call's (same
+                              stream, or an event). Not checked: other lists give wrong gradients. Refused
+                              without lists. Default 0 */
+  int32_t reserved2;       /* 0 */
 } smla_call;
 
 typedef struct smla_plan smla_plan; /* a problem made ready on one device; immutable */
@@ -225,6 +238,10 @@ SMLA_API const char* smla_plan_describe(smla_plan* plan);
 /* Bytes of workspace that a call of these lengths needs. Fewer tokens may need more: lists that several SMs
  * share take up to 20 MB. */
 SMLA_API smla_status smla_workspace_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
+
+/* Bytes of smla_call.lists that a call of these lengths needs: 4 for every entry, rounded up a little, where
+ * the plan sorts lists (smla_plan_describe: order) or joins those of several tokens, else 0. */
+SMLA_API smla_status smla_lists_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
 
 /* Validates the call, then enqueues it on its stream: at most four kernels. Does not allocate, wait or touch
  * a file, and can be captured into a CUDA graph. After SMLA_INVALID_ARGUMENT and SMLA_NOT_SUPPORTED nothing

@@ -127,6 +127,9 @@ struct Call {
   void* workspace = nullptr;
   std::size_t workspace_bytes = 0;
   void* stream = nullptr;  // a CUstream or cudaStream_t
+  void* lists = nullptr;   // device memory of Plan::lists_size bytes; null: lists are in the workspace
+  std::size_t lists_bytes = 0;
+  bool lists_are_ready = false;  // an earlier call over the same lists wrote them; not checked (smla.h)
 };
 
 namespace detail {
@@ -203,6 +206,9 @@ inline smla_call to_c(const Call& call) {
   c.workspace = call.workspace;
   c.workspace_bytes = call.workspace_bytes;
   c.stream = call.stream;
+  c.lists = call.lists;
+  c.lists_bytes = call.lists_bytes;
+  c.lists_are_ready = call.lists_are_ready;
   return c;
 }
 
@@ -286,6 +292,14 @@ class Plan {
     const smla_lengths n = detail::to_c(lengths);
     std::size_t bytes = 0;
     detail::check(smla_workspace_size(plan_, &n, &bytes));
+    return bytes;
+  }
+
+  // 0 where calls of these lengths have no list pre-pass.
+  std::size_t lists_size(const Lengths& lengths) const {
+    const smla_lengths n = detail::to_c(lengths);
+    std::size_t bytes = 0;
+    detail::check(smla_lists_size(plan_, &n, &bytes));
     return bytes;
   }
 

@@ -159,6 +159,7 @@ Call to_call(const smla_call* from) {
   defaults.scale = std::numeric_limits<float>::quiet_NaN();
   const smla_call c = read_sized(from, defaults, "call");
   check_reserved(c.reserved, "call.reserved");
+  check_reserved(c.reserved2, "call.reserved2");
   const LengthsAndOrder lengths = to_lengths(&c.lengths);
   Call to;
   to.lengths = lengths.lengths;
@@ -180,6 +181,9 @@ Call to_call(const smla_call* from) {
   to.workspace = c.workspace;
   to.workspace_bytes = c.workspace_bytes;
   to.stream = static_cast<cuda::Stream>(c.stream);
+  to.lists = c.lists;
+  to.lists_bytes = c.lists_bytes;
+  to.lists_are_ready = to_flag(c.lists_are_ready, "call.lists_are_ready");
   return to;
 }
 

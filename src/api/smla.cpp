@@ -177,6 +177,15 @@ smla_status smla_workspace_size(const smla_plan* plan, const smla_lengths* lengt
   });
 }
 
+smla_status smla_lists_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes) {
+  return core::guarded([&] {
+    const core::Plan& p = checked(plan);
+    check_destination(bytes, "bytes");
+    const core::LengthsAndOrder n = core::to_lengths(lengths);
+    *bytes = static_cast<std::size_t>(core::lists_size(p, n.lengths, n.order));
+  });
+}
+
 smla_status smla_run(const smla_plan* plan, const smla_call* call) {
   return core::guarded([&] { core::run(checked(plan), core::to_call(call)); });
 }

@@ -32,17 +32,18 @@ Tensor view(const GlobalBuffer& buffer, const Box& box) {
   return {static_cast<char*>(buffer.data()) + box.placement.before * box.element_bytes, box.strides()};
 }
 
-// The workspace, each piece a buffer of its own, so that a step from one into the next is noticed.
+// The workspace, each piece a buffer of its own, so that a step from one into the next is noticed. Lists that
+// the caller keeps, or those of the call that this one stands in for, are not part of it.
 struct Workspace {
   GlobalBuffer row_lse, row_delta, list_length, block_length, sorted_lists, list_bounds, row_norms,
       group_exponent, d_q_shares, sums_and_counters;
 
-  explicit Workspace(const WorkspaceLayout& w)
+  Workspace(const WorkspaceLayout& w, bool lists_outside)
       : row_lse(size(w.row_lse.bytes), "row_lse", Access::read_write),
         row_delta(size(w.row_delta.bytes), "row_delta", Access::read_write),
         list_length(size(w.list_length.bytes), "list_length", Access::read_write),
-        block_length(size(w.block_length.bytes), "block_length", Access::read_write),
-        sorted_lists(size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
+        block_length(lists_outside ? 0 : size(w.block_length.bytes), "block_length", Access::read_write),
+        sorted_lists(lists_outside ? 0 : size(w.sorted_lists.bytes), "sorted_lists", Access::read_write),
         list_bounds(size(w.list_bounds.bytes), "list_bounds", Access::read_write),
         row_norms(size(w.row_norms.bytes), "row_norms", Access::read_write),
         group_exponent(size(w.group_exponent.bytes), "group_exponent", Access::read_write),
@@ -55,9 +56,11 @@ struct Workspace {
     arguments.row_lse = static_cast<float*>(row_lse.data());
     arguments.row_delta = static_cast<float*>(row_delta.data());
     arguments.list_length = static_cast<int*>(list_length.data());
-    arguments.block_length =
-        static_cast<int*>((block_length.bytes() > 0 ? block_length : list_length).data());
-    if (arguments.sorted_lists) arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
+    if (!arguments.sorted) arguments.block_length = arguments.list_length;
+    if (block_length.bytes() > 0) {
+      arguments.block_length = static_cast<int*>(block_length.data());
+      arguments.sorted_lists = static_cast<int*>(sorted_lists.data());
+    }
     if (arguments.list_bounds) arguments.list_bounds = static_cast<float*>(list_bounds.data());
     if (row_norms.bytes() > 0) arguments.row_norms = static_cast<float*>(row_norms.data());
     if (group_exponent.bytes() > 0) arguments.group_exponent = static_cast<float*>(group_exponent.data());
@@ -152,20 +155,14 @@ Prospect prospect_of(const KernelSource& source, const CompiledKernels& kernels,
       .ctas_in_flight = static_cast<int>(ctas_in_flight(options.virtual_sms, cluster)),
       .sort_shared_limit = options.sort_shared_bytes};
   const Order order = choose_order(problem, config, call.lengths, device, call.order);
-  return {device, order, workspace_layout(problem, config, call.lengths, order)};
+  return {device, order, workspace_layout(problem, config, call.lengths, order, call.lists != nullptr)};
 }
 
-// One call in a workspace; `partial_report`: counters of the call that it stands in for, or null.
-Report run_call(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
-                const Config& config, const Call& call, const CpuOptions& options, const Prospect& prospect,
-                const Workspace& workspace, const void* partial_report) {
-  const auto& [device, order, layout] = prospect;
-  Arguments arguments = make_arguments(problem, config, call, layout, order, device);
-  workspace.put_into(arguments);
-  arguments.partial_report = static_cast<const unsigned*>(partial_report);
-
+// The launches of one call.
+Report run_launches(const KernelSource& source, const CompiledKernels& kernels, const Launches& launches,
+                    const Arguments& arguments, const CpuOptions& options) {
   Report report;
-  for (const Launch& step : choose_launches(problem, config, source.kernels, call.lengths, order, layout)) {
+  for (const Launch& step : launches) {
     const std::string& name = kernel(source, step.role).name;
     const auto entry = reinterpret_cast<void (*)(Arguments)>(kernels.entry(name));
     Report of_launch;
@@ -191,15 +188,32 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
   validate(call.lengths, problem, config);
   validate(call, problem, config);
   const Prospect prospect = prospect_of(source, kernels, problem, config, call, options);
-  const Workspace workspace(prospect.layout);
-  Report report = run_call(source, kernels, problem, config, call, options, prospect, workspace, nullptr);
+  const auto& [device, order, layout] = prospect;
+  validate_lists(call, problem, layout.lists.bytes);
+  const Workspace workspace(layout, call.lists != nullptr);
+  Arguments arguments = make_arguments(problem, config, call, layout, order, device);
+  workspace.put_into(arguments);
+  Report report = run_launches(
+      source, kernels,
+      choose_launches(problem, config, source.kernels, call.lengths, order, layout, call.lists_are_ready),
+      arguments, options);
   if (!fallback || !report.clean()) return report;
 
   const Problem fp32 = with_fp32_sums(problem);
   const Prospect again = prospect_of(fallback->source, fallback->kernels, fp32, config, call, options);
-  const Workspace workspace_again(again.layout);
-  report.add(run_call(fallback->source, fallback->kernels, fp32, config, call, options, again,
-                      workspace_again, workspace.counters()));
+  const bool shared = shares_lists(order, again.order);
+  const Workspace workspace_again(again.layout, shared);
+  Arguments arguments_again = make_arguments(fp32, config, call, again.layout, again.order, again.device);
+  workspace_again.put_into(arguments_again);
+  if (shared) {
+    arguments_again.block_length = arguments.block_length;
+    arguments_again.sorted_lists = arguments.sorted_lists;
+  }
+  arguments_again.partial_report = static_cast<const unsigned*>(workspace.counters());
+  report.add(run_launches(fallback->source, fallback->kernels,
+                          choose_launches(fp32, config, fallback->source.kernels, call.lengths, again.order,
+                                          again.layout, shared),
+                          arguments_again, options));
   return report;
 }
 

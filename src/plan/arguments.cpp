@@ -17,6 +17,10 @@ T* piece(const Call& call, const WorkspaceLayout::Piece& where) {
 
 }  // namespace
 
+void* lists_of(const Call& call, const WorkspaceLayout& layout) {
+  return call.lists != nullptr ? call.lists : piece<void>(call, layout.lists);
+}
+
 Arguments make_arguments(const Problem& p, const Config& config, const Call& call,
                          const WorkspaceLayout& layout, const Order& order, const DeviceFacts& device) {
   const Lengths& n = call.lengths;
@@ -38,8 +42,12 @@ Arguments make_arguments(const Problem& p, const Config& config, const Call& cal
   a.row_lse = piece<float>(call, layout.row_lse);
   a.row_delta = piece<float>(call, layout.row_delta);
   a.list_length = piece<int>(call, layout.list_length);
-  a.block_length = layout.block_length.bytes > 0 ? piece<int>(call, layout.block_length) : a.list_length;
-  a.sorted_lists = order.sorted ? piece<int>(call, layout.sorted_lists) : nullptr;
+  a.block_length = a.list_length;
+  if (order.sorted) {
+    char* lists = static_cast<char*>(lists_of(call, layout));
+    a.block_length = reinterpret_cast<int*>(lists + layout.block_length.offset);
+    a.sorted_lists = reinterpret_cast<int*>(lists + layout.sorted_lists.offset);
+  }
   const bool partial = p.accumulate == Accumulate::partial;
   a.list_bounds = p.deterministic || partial ? piece<float>(call, layout.list_bounds) : nullptr;
   a.row_norms = partial ? piece<float>(call, layout.row_norms) : nullptr;

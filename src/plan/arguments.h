@@ -19,6 +19,9 @@ static_assert(std::is_trivially_copyable_v<Arguments> && std::is_standard_layout
 static_assert(alignof(Arguments) == 8);
 static_assert(sizeof(Arguments) <= 4096);  // kernel parameters of every arch
 
+// Where the list pre-pass of a call writes: the caller's memory, or the call's workspace.
+void* lists_of(const Call& call, const WorkspaceLayout& layout);
+
 // Takes a validated call. Strides of dimensions of length 1 and pointers of empty tensors become 0.
 Arguments make_arguments(const Problem& problem, const Config& config, const Call& call,
                          const WorkspaceLayout& layout, const Order& order, const DeviceFacts& device);

@@ -147,13 +147,14 @@ void check_distinct(const std::array<Operand, kOperands>& all) {
   }
 }
 
-void check_outside(const Operand& x, const void* workspace, std::size_t bytes) {
-  if (x.tensor.data == nullptr || x.empty()) return;
-  const std::uintptr_t begin = address(workspace);
-  if (address(x.tensor.data) >= begin && address(x.tensor.data) - begin < bytes) {
-    fail(Status::invalid_argument, "{} = {} lies in the workspace at {} (call.{}.data)", x.name,
-         x.tensor.data, workspace, x.name);
-  }
+bool contains(const void* begin, std::size_t bytes, const void* pointer) {
+  return address(pointer) >= address(begin) && address(pointer) - address(begin) < bytes;
+}
+
+void check_outside(const Operand& x, std::string_view what, const void* begin, std::size_t bytes) {
+  if (x.tensor.data == nullptr || x.empty() || !contains(begin, bytes, x.tensor.data)) return;
+  fail(Status::invalid_argument, "{} = {} lies in {} at {} (call.{}.data)", x.name, x.tensor.data, what,
+       begin, x.name);
 }
 
 void check_kv_stride(const Call& call, const Config& config) {
@@ -195,7 +196,7 @@ void validate(const Call& call, const Problem& problem, const Config& config) {
   for (const Operand& x : all) check_tensor(x);
   check_kv_stride(call, config);
   check_distinct(all);
-  for (const Operand& x : all) check_outside(x, call.workspace, call.workspace_bytes);
+  for (const Operand& x : all) check_outside(x, "the workspace", call.workspace, call.workspace_bytes);
   if (!std::isfinite(call.scale)) {
     fail(Status::invalid_argument,
          "scale = {} is not finite (call.scale); the usual one is {} for {} columns", call.scale,
@@ -223,6 +224,31 @@ void validate_workspace(const Call& call, std::int64_t needed) {
          "(call.workspace_bytes)",
          call.workspace_bytes, needed);
   }
+}
+
+void validate_lists(const Call& call, const Problem& problem, std::int64_t needed) {
+  if (needed == 0) return;
+  if (call.lists == nullptr) {
+    if (!call.lists_are_ready) return;
+    fail(Status::invalid_argument,
+         "lists_are_ready = 1 and lists is null: there is nothing that an earlier call wrote (call.lists)");
+  }
+  const auto bytes = static_cast<std::size_t>(needed);
+  if (address(call.lists) % static_cast<std::uintptr_t>(kWorkspaceAlignment) != 0) {
+    fail(Status::invalid_argument, "lists = {} is not a multiple of {} bytes (call.lists)", call.lists,
+         kWorkspaceAlignment);
+  }
+  if (call.lists_bytes < bytes) {
+    fail(Status::invalid_argument,
+         "lists_bytes = {} is less than the {} bytes that this call's lists take (call.lists_bytes)",
+         call.lists_bytes, needed);
+  }
+  if (contains(call.lists, bytes, call.workspace) ||
+      contains(call.workspace, call.workspace_bytes, call.lists)) {
+    fail(Status::invalid_argument, "lists = {} overlap the workspace at {} (call.lists)", call.lists,
+         call.workspace);
+  }
+  for (const Operand& x : operands(call, problem)) check_outside(x, "the lists", call.lists, bytes);
 }
 
 }  // namespace smla::core

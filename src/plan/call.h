@@ -49,6 +49,12 @@ struct Call {
   void* workspace = nullptr;      // device memory, aligned to 256 bytes
   std::size_t workspace_bytes = 0;
   cuda::Stream stream = nullptr;
+
+  // What the list pre-pass writes, in device memory that the caller keeps; null: in the workspace. Neither is
+  // looked at where the pre-pass does not run.
+  void* lists = nullptr;  // aligned as the workspace
+  std::size_t lists_bytes = 0;
+  bool lists_are_ready = false;  // an earlier call over the same lists wrote them: the pre-pass is left out
 };
 
 // Strides of contiguous tensors of these lengths, in every tensor of the call; topk_length per token and
@@ -68,5 +74,9 @@ void validate(const Call& call, const Problem& problem, const Config& config);
 
 // Null, misaligned or smaller than `needed` bytes: Error invalid_argument.
 void validate_workspace(const Call& call, std::int64_t needed);
+
+// Ready and null, misaligned, smaller than `needed` bytes, or overlapping the workspace or a tensor: Error
+// invalid_argument. Looks at nothing where 0 bytes are needed.
+void validate_lists(const Call& call, const Problem& problem, std::int64_t needed);
 
 }  // namespace smla::core

@@ -65,7 +65,7 @@ const char* name_of(KernelRole role) {
 
 Launches choose_launches(const Problem& problem, const Config& config,
                          const std::vector<KernelFacts>& kernels, const Lengths& lengths, const Order& order,
-                         const WorkspaceLayout& layout) {
+                         const WorkspaceLayout& layout, bool lists_are_ready) {
   Launches launches;
   if (lengths.batch == 0 && !problem.has_sink) return launches;
   const bool tokens = lengths.batch > 0 && lengths.queries > 0;
@@ -87,7 +87,7 @@ Launches choose_launches(const Problem& problem, const Config& config,
         grid = lengths.batch * problem.kv_groups * token_groups(problem, config, lengths);
         break;
       case KernelRole::sort_lists:
-        if (!tokens || !order.sorted) continue;
+        if (!tokens || !order.sorted || lists_are_ready) continue;
         grid = blocks_of_tokens(lengths, config) * problem.kv_groups;
         launch.shared_bytes =
             order.concatenate ? 0 : static_cast<std::uint32_t>(sort_shared_bytes(lengths.keys, config));

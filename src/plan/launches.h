@@ -35,9 +35,10 @@ struct Launches {
 const char* name_of(KernelRole role);  // "preprocess", "row_scales", ...
 
 // Takes validated lengths. Without batch entries nothing is launched, except that a d_sink is still written.
-// Without query tokens preprocess and postprocess run alone, which zero-fills d_kv.
+// Without query tokens preprocess and postprocess run alone, which zero-fills d_kv. With lists that an
+// earlier call wrote sort_lists is left out.
 Launches choose_launches(const Problem& problem, const Config& config,
                          const std::vector<KernelFacts>& kernels, const Lengths& lengths, const Order& order,
-                         const WorkspaceLayout& layout);
+                         const WorkspaceLayout& layout, bool lists_are_ready = false);
 
 }  // namespace smla::core

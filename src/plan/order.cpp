@@ -53,6 +53,10 @@ std::optional<OrderRequest> find_order(std::string_view text) {
   return std::nullopt;
 }
 
+bool shares_lists(const Order& one, const Order& other) noexcept {
+  return one.sorted && other.sorted && one.concatenate == other.concatenate;
+}
+
 bool can_sweep(const Config& config, const Lengths& lengths, const DeviceFacts& device) noexcept {
   return has_sweep(config, device) && bitmaps_fit(config, lengths, device) &&
          lengths.topk <= kSweptEntries / block_tokens(config);

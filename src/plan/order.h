@@ -38,6 +38,10 @@ struct Order {
   bool operator==(const Order&) const = default;
 };
 
+// Whether calls of the same lengths and blocks of tokens in these two orders read the same lists of a
+// pre-pass.
+bool shares_lists(const Order& one, const Order& other) noexcept;
+
 // Whether lists of these lengths can be sorted and swept on the device by a plan of this config.
 bool can_sweep(const Config& config, const Lengths& lengths, const DeviceFacts& device) noexcept;
 

@@ -80,34 +80,64 @@ Order order_of(const Plan& plan, const Lengths& lengths, OrderRequest request) {
   return order;
 }
 
-std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderRequest request) {
-  const Config& config = plan.choice.config;
-  validate(lengths, plan.problem, config);
-  const Order order = order_of(plan, lengths, request);
-  const std::int64_t own = workspace_layout(plan.problem, plan.choice.config, lengths, order).bytes;
+namespace {
+
+WorkspaceLayout layout_of(const Plan& plan, const Lengths& lengths, OrderRequest request,
+                          bool lists_outside) {
+  validate(lengths, plan.problem, plan.choice.config);
+  return workspace_layout(plan.problem, plan.choice.config, lengths, order_of(plan, lengths, request),
+                          lists_outside);
+}
+
+// Whether the fallback reads the lists of the call that it stands in for: it is a second backward over them.
+bool fallback_shares_lists(const Plan& plan, const Lengths& lengths, OrderRequest request) {
+  return shares_lists(order_of(plan, lengths, request), order_of(*plan.fallback, lengths, request));
+}
+
+std::int64_t workspace_bytes(const Plan& plan, const Lengths& lengths, OrderRequest request,
+                             bool lists_outside) {
+  const std::int64_t own = layout_of(plan, lengths, request, lists_outside).bytes;
   if (!plan.fallback) return own;
-  return behind(own) + workspace_size(*plan.fallback, lengths, request);
+  return behind(own) +
+         workspace_bytes(*plan.fallback, lengths, request, fallback_shares_lists(plan, lengths, request));
+}
+
+}  // namespace
+
+std::int64_t workspace_size(const Plan& plan, const Lengths& lengths, OrderRequest request) {
+  return workspace_bytes(plan, lengths, request, false);
+}
+
+std::int64_t lists_size(const Plan& plan, const Lengths& lengths, OrderRequest request) {
+  return layout_of(plan, lengths, request, true).lists.bytes;
 }
 
 ReadyCall ready_call(const Plan& plan, const Call& call) {
   const Config& config = plan.choice.config;
   validate(call.lengths, plan.problem, config);
   const Order order = order_of(plan, call.lengths, call.order);
-  const WorkspaceLayout layout = workspace_layout(plan.problem, plan.choice.config, call.lengths, order);
+  const bool lists_outside = call.lists != nullptr;
+  const WorkspaceLayout layout = workspace_layout(plan.problem, config, call.lengths, order, lists_outside);
   validate(call, plan.problem, config);
   ReadyCall ready;
   ready.stream = call.stream;
-  ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout);
+  ready.launches = choose_launches(plan.problem, config, plan.prepared->kernels, call.lengths, order, layout,
+                                   call.lists_are_ready);
   if (ready.launches.count == 0) return ready;
-  validate_workspace(call, workspace_size(plan, call.lengths, call.order));
+  validate_workspace(call, workspace_bytes(plan, call.lengths, call.order, lists_outside));
+  validate_lists(call, plan.problem, layout.lists.bytes);
   ready.arguments = make_arguments(plan.problem, config, call, layout, order, plan.facts);
   return ready;
 }
 
 ReadyCall ready_fallback(const Plan& plan, const Call& call, const ReadyCall& ready) {
-  const std::int64_t own = workspace_size(plan, call.lengths, call.order) -
-                           workspace_size(*plan.fallback, call.lengths, call.order);
+  const WorkspaceLayout layout = layout_of(plan, call.lengths, call.order, call.lists != nullptr);
+  const std::int64_t own = behind(layout.bytes);
+  const bool shared = fallback_shares_lists(plan, call.lengths, call.order);
   Call again = call;
+  again.lists = shared ? lists_of(call, layout) : nullptr;
+  again.lists_bytes = shared ? static_cast<std::size_t>(layout.lists.bytes) : 0;
+  again.lists_are_ready = shared;
   again.workspace = static_cast<char*>(call.workspace) + own;
   again.workspace_bytes = call.workspace_bytes - static_cast<std::size_t>(own);
   ReadyCall fallback = ready_call(*plan.fallback, again);

@@ -46,10 +46,14 @@ std::shared_ptr<const Plan> create_plan(const Problem& problem, const ConfigRequ
 // The order of a call: choose_order's, of SMLA_TUNING's file where `request` is automatic.
 Order order_of(const Plan& plan, const Lengths& lengths, OrderRequest request);
 
-// Bytes of workspace that a call of these lengths needs; with partial sums, room for the fallback behind its
-// own.
+// Bytes of workspace that a call of these lengths needs, its lists among them; with partial sums, room for
+// the fallback behind its own. A call that brings memory for its lists needs lists_size() bytes less.
 std::int64_t workspace_size(const Plan& plan, const Lengths& lengths,
                             OrderRequest order = OrderRequest::automatic);
+
+// Bytes that the list pre-pass of a call of these lengths writes; 0 where it does not run.
+std::int64_t lists_size(const Plan& plan, const Lengths& lengths,
+                        OrderRequest order = OrderRequest::automatic);
 
 // Validates everything, then enqueues the call on its stream: up to five launches, and with partial sums
 // those of the fallback, which return at once when it is not wanted. Allocates nothing, waits for nothing,
@@ -66,7 +70,8 @@ struct ReadyCall {
 // Validates everything, as run(); enqueues nothing. Refers to nothing in `plan` and `call`.
 ReadyCall ready_call(const Plan& plan, const Call& call);
 
-// With partial sums, the same call by the fallback, whose kernels look at the report of the first.
+// With partial sums, the same call by the fallback, whose kernels look at the report of the first, and at its
+// lists where both have a pre-pass.
 ReadyCall ready_fallback(const Plan& plan, const Call& call, const ReadyCall& ready);
 
 // Enqueues one of the call's launches in the current context, to which `kernels` belong:

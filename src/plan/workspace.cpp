@@ -48,18 +48,21 @@ class Layout {
 }  // namespace
 
 WorkspaceLayout workspace_layout(const Problem& problem, const Config& config, const Lengths& lengths,
-                                 const Order& order) {
+                                 const Order& order, bool lists_outside) {
   const std::int64_t b = lengths.batch, s = lengths.queries, h = problem.heads, g = problem.kv_groups;
   WorkspaceLayout w;
   Layout layout;
   w.row_lse = layout.aligned(product({b, s, h, 4}));
   w.row_delta = layout.aligned(product({b, s, h, 4}));
   w.list_length = layout.aligned(product({b, s, g, 4}));
-  const std::int64_t tokens = block_tokens(config), blocks = blocks_of_tokens(lengths, config);
-  if (tokens > 1) w.block_length = layout.aligned(product({blocks, g, 4}));
   if (order.sorted) {
+    const std::int64_t tokens = block_tokens(config), blocks = blocks_of_tokens(lengths, config);
     w.sorted_pitch = (tokens * lengths.topk + 3) / 4 * 4;
-    w.sorted_lists = layout.aligned(product({blocks, g, w.sorted_pitch, 4}));
+    Layout lists;
+    w.block_length = lists.aligned(product({blocks, g, 4}));
+    w.sorted_lists = lists.aligned(product({blocks, g, w.sorted_pitch, 4}));
+    w.lists.bytes = lists.aligned(0).offset;
+    if (!lists_outside) w.lists = layout.aligned(w.lists.bytes);
   }
   const bool partial = problem.accumulate == Accumulate::partial;
   if (problem.deterministic || partial) w.list_bounds = layout.aligned(product({b, s, g, 8, 2, 4}));
