@@ -84,10 +84,13 @@ inline bool is_close(const Difference& d, double bound) {
   return d.finite() && (d.relative_l2 <= bound || d.max_abs < 1e-5);
 }
 
-inline CpuVerdict run_subject(const CpuSubject& subject, const HostTensors& tensors, const Gradients& want,
-                              OrderRequest order, const emulator::CpuOptions& options) {
+// `change` is applied to the call before it runs.
+template <class Change>
+CpuVerdict run_subject(const CpuSubject& subject, const HostTensors& tensors, const Gradients& want,
+                       OrderRequest order, const emulator::CpuOptions& options, const Change& change) {
   const Problem& p = subject.problem;
-  const emulator::CpuCall call = emulator::make_cpu_call(p, tensors, order);
+  emulator::CpuCall call = emulator::make_cpu_call(p, tensors, order);
+  change(call.call);
   CpuVerdict verdict;
   verdict.report =
       emulator::run_on_cpu(subject.source, *subject.kernels, p, subject.config, call.call, options);
@@ -99,6 +102,11 @@ inline CpuVerdict run_subject(const CpuSubject& subject, const HostTensors& tens
   verdict.values_ok =
       is_close(verdict.d_q, bound) && is_close(verdict.d_kv, bound) && is_close(verdict.d_sink, 1e-3);
   return verdict;
+}
+
+inline CpuVerdict run_subject(const CpuSubject& subject, const HostTensors& tensors, const Gradients& want,
+                              OrderRequest order, const emulator::CpuOptions& options) {
+  return run_subject(subject, tensors, want, order, options, [](Call&) {});
 }
 
 }  // namespace smla_test
