@@ -348,6 +348,61 @@ TEST_CASE("C40: a captured call replays with changed inputs", "[gpu]") {
   }
 }
 
+TEST_CASE("lists that one call wrote serve a captured second one with other values", "[gpu]") {
+  const Gpu& gpu = require_gpu();
+  if (!has_wgmma(gpu.arch)) SKIP("the GPU has no wgmma, and other schedules sort no lists");
+  std::vector<Case> cases;
+  for (const Setting& setting : settings(gpu)) {
+    cases.push_back(with_setting(layout_case(setting.heads_per_group), setting));
+  }
+  cases.push_back(with_setting(layout_case(16), {Schedule::wgmma, 16, OrderRequest::automatic}));
+  cases.back().problem.accumulate = Accumulate::partial;
+  cases.push_back(with_setting(layout_case(64), {Schedule::wgmma, 64, OrderRequest::sorted}));
+  cases.back().problem.deterministic = true;
+  int sorting = 0;
+  for (const Case& c : cases) {
+    GpuCase g = allocate(c);
+    const auto bytes = static_cast<std::size_t>(lists_size(*g.plan, g.call.lengths, g.call.order));
+    if (bytes == 0) continue;
+    ++sorting;
+    INFO(g.plan->prepared->name << ", order " << static_cast<int>(c.order));
+    const DeviceBuffer lists(bytes);
+    fill(lists.data(), 0xff, bytes);
+    g.call.lists = lists.data();
+    g.call.lists_bytes = bytes;
+    g.workspace = DeviceBuffer(g.call.workspace_bytes - bytes);
+    g.call.workspace = g.workspace.data();
+    g.call.workspace_bytes = g.workspace.bytes();
+    poison_outputs(g);
+    upload_inputs(g, c.tensors);
+    run(*g.plan, g.call);
+    synchronize(g.call.stream);
+    expect_reference([&](const Case&) { return download(g); }, c);
+
+    const Stream stream;
+    g.call.stream = stream.handle();
+    g.call.lists_are_ready = true;
+    begin_capture(stream.handle());
+    run(*g.plan, g.call);
+    const CapturedGraph graph = end_capture(stream.handle());
+    Case changed = c;
+    for (const std::uint64_t seed : {21u, 22u}) {
+      changed.tensors =
+          make_inputs(c.problem, {.batch = 2, .queries = 5, .keys = 80, .topk = 71, .junk_share = 0.2}, seed);
+      changed.tensors.indices = c.tensors.indices;
+      changed.tensors.topk_length = c.tensors.topk_length;
+      add_forward(c.problem, changed.tensors);
+      upload_inputs(g, changed.tensors);
+      poison_outputs(g);
+      synchronize(cuda::Stream{});
+      graph.launch(stream.handle());
+      synchronize(stream.handle());
+      expect_reference([&](const Case&) { return download(g); }, changed);
+    }
+  }
+  REQUIRE(sorting >= 8);
+}
+
 TEST_CASE("C40: a plan that would have to compile under capture is refused", "[gpu]") {
   require_gpu();
   const Stream stream;
