@@ -59,6 +59,9 @@ class FakeTensor:
     def contiguous(self):
         return self
 
+    def record_stream(self, stream):
+        self.streams = getattr(self, "streams", []) + [stream.cuda_stream]
+
     def unsqueeze(self, at):
         return FakeTensor(self.shape[:at] + (1,) + self.shape[at:], self.dtype, self.device,
                           self.strides[:at] + (0,) + self.strides[at:], self.address)
@@ -259,6 +262,44 @@ class Calls(unittest.TestCase):
         odd = FakeTensor((1, 4, 16, 512), torch.bfloat16, strides=(4 * 16 * 513, 16 * 513, 513, 1))
         with self.assertRaisesRegex(smla.SmlaError, "d_o.*513"):
             self.run_call(do=odd)
+
+    def test_kept_lists_save_later_calls_over_the_same_indices_a_launch(self):
+        lists, arguments = smla.Lists(), inputs(queries=30)
+        self.assertEqual(self.run_call(**arguments, lists=lists)[1], LAUNCHES)
+        self.assertGreaterEqual(lists._memory.numel(), 4 * 30 * 8)
+        self.assertEqual(self.run_call(**arguments, lists=lists)[1], LAUNCHES - 1)
+        other_values = dict(inputs(queries=30), indices=arguments["indices"])
+        self.assertEqual(self.run_call(**other_values, sm_scale=0.5, lists=lists)[1], LAUNCHES - 1)
+        self.assertEqual(lists._memory.streams, [0, 0, 0])
+        self.assertEqual(self.run_call(**arguments)[1], LAUNCHES)
+        packed = {name: tensor.squeeze(0) for name, tensor in arguments.items()}
+        self.assertEqual(self.run_call(**packed, lists=lists)[1], LAUNCHES - 1)
+
+    def test_kept_lists_of_other_indices_shapes_or_options_are_refused(self):
+        arguments = dict(inputs(), topk_length=FakeTensor((1, 4), torch.int32))
+        lists = smla.Lists()
+        self.run_call(**arguments, lists=lists)
+        other_indices = FakeTensor((1, 4, 1, 8), torch.int32)
+        for changes in ({"indices": other_indices}, {"topk_length": FakeTensor((1, 4), torch.int32)},
+                        {"query_offset": 3}, {"is_causal": False}, {"order": "sorted"},
+                        {"kv": FakeTensor((1, 9, 1, 576), torch.bfloat16)}):
+            with self.assertRaisesRegex(ValueError, "new smla.Lists", msg=changes):
+                self.run_call(**{**arguments, **changes}, lists=lists)
+        self.assertEqual(self.run_call(**arguments, lists=lists)[1], LAUNCHES - 1)
+        with self.assertRaisesRegex(TypeError, "lists is a FakeTensor; a smla.Lists is wanted"):
+            self.run_call(**arguments, lists=other_indices)
+
+    def test_lists_of_a_call_that_failed_are_made_by_the_next(self):
+        lists = smla.Lists()
+        with self.assertRaisesRegex(smla.SmlaError, "scale = nan"):
+            self.run_call(sm_scale=float("nan"), lists=lists)
+        self.assertEqual(self.run_call(lists=lists)[1], LAUNCHES)
+
+    def test_where_nothing_is_sorted_kept_lists_are_empty_and_change_nothing(self):
+        lists, arguments = smla.Lists(), inputs(heads=64)
+        for _ in range(2):
+            self.assertEqual(self.run_call(**arguments, lists=lists)[1], LAUNCHES - 1)
+        self.assertEqual(lists._memory.numel(), 0)
 
     def test_what_no_schedule_runs_raises_the_sentence_of_the_library(self):
         with self.assertRaises(smla.SmlaError) as caught:

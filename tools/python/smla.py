@@ -12,7 +12,7 @@ import glob
 import os
 import threading
 
-__all__ = ["sparse_mla_bwd", "plan_description", "version", "SmlaError"]
+__all__ = ["sparse_mla_bwd", "Lists", "plan_description", "version", "SmlaError"]
 
 _INT32, _INT64, _SIZE, _POINTER, _FLOAT = (
     ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_float)
@@ -54,7 +54,8 @@ class Call(ctypes.Structure):
                 ("d_o", Tensor), ("indices", Tensor), ("topk_length", Tensor), ("lse", Tensor), ("delta", Tensor),
                 ("attn_sink", _POINTER), ("d_q", Tensor), ("d_kv", Tensor), ("d_sink", _POINTER), ("scale", _FLOAT),
                 ("reserved", _INT32), ("query_offset", _INT64), ("workspace", _POINTER), ("workspace_bytes", _SIZE),
-                ("stream", _POINTER)]
+                ("stream", _POINTER), ("lists", _POINTER), ("lists_bytes", _SIZE), ("lists_are_ready", _INT32),
+                ("reserved2", _INT32)]
 
 
 _SCHEDULES = {"auto": 0, "cp_async": 1, "wgmma": 2, "wgmma_pair": 3}
@@ -96,6 +97,7 @@ def _load():
                 "smla_plan_create": [pointer(_POINTER), pointer(Problem), pointer(Config), ctypes.c_int, _POINTER],
                 "smla_plan_describe": [_POINTER],
                 "smla_workspace_size": [_POINTER, pointer(Lengths), pointer(_SIZE)],
+                "smla_lists_size": [_POINTER, pointer(Lengths), pointer(_SIZE)],
                 "smla_run": [_POINTER, pointer(Call)],
             }.items():
                 getattr(library, function).argtypes = arguments
@@ -129,6 +131,32 @@ def _plan(library, problem, config, device, stream):
     return plan
 
 
+def _size(library, function, plan, lengths):
+    size = _SIZE()
+    _check(library, getattr(library, function)(plan, lengths, size))
+    return size.value
+
+
+class Lists:
+    """The lists of one set of indices in the order in which the kernels read them, kept for more than one call:
+
+        lists = smla.Lists()
+        for layer in layers:  # that attend to the same rows
+            smla.sparse_mla_bwd(..., indices, ..., lists=lists)
+
+    The first call makes them, on its stream; later ones do without that pass and have to come behind it (same stream,
+    or an event). They may have other values, but need the same tensors indices and topk_length, with the same contents,
+    and the same shapes and options. All but the contents is checked; for other ones make a new Lists. A call that is
+    captured into a graph counts as made. Takes 4 bytes of GPU memory an entry where the library sorts lists (up to 32
+    heads on sm_90a, long contexts, order="sorted"), elsewhere none, and holds on to indices and topk_length.
+    """
+
+    def __init__(self):
+        self._memory = None  # uint8 tensor
+        self._made_for = None  # what the calls have to have in common; None until one has made them
+        self._tensors = None  # so that their addresses stay theirs
+
+
 def _require_tensor(name, tensor, shape, dtype, device):
     """Refuses, with a sentence that names the tensor, what the library could not read."""
     if tuple(tensor.shape) != tuple(shape):
@@ -148,6 +176,11 @@ def _view(name, tensor, columns=True):
     return Tensor(tensor.data_ptr(), (_INT64 * 3)(*tensor.stride()[:3]))
 
 
+def _place(tensor):
+    """Address and strides; those of dimensions of length 1 mean nothing."""
+    return tensor.data_ptr(), tuple(step for length, step in zip(tensor.shape, tensor.stride()) if length > 1)
+
+
 def _word(name, value, words):
     if value not in words:
         raise ValueError(f"smla: {name} = {value!r} is not known; known are {', '.join(map(repr, words))}")
@@ -164,7 +197,7 @@ def _integer(name, value):
 def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, delta=None, lse_base=2, *,
                    attn_sink=None, lse_includes_sink=False, topk_length=None, query_offset=0, d_kv_dtype=None,
                    schedule="auto", block_h=0, block_size=0, stages=0, threads=0, order="auto", is_casual=None,
-                   accumulate="fp32", deterministic=False):
+                   accumulate="fp32", deterministic=False, lists=None):
     """Gradients of sparse MLA, enqueued on torch's current stream of q's device. Returns (d_q, d_kv), and with attn_sink
     (d_q, d_kv, d_sink).
 
@@ -182,6 +215,7 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
     accumulate   "fp32", or "partial": d_kv in fp16 over groups of tokens, faster, 2e-3 apart between runs (bfloat16 on
                  sm_90a, up to 16384 kv rows)
     deterministic  d_q and d_kv repeat bit for bit; about half the speed
+    lists        a Lists, where several calls have the same indices
 
     All of q, kv, o, do, indices, lse without their batch dimension work as well, and so do the results then. Strides
     are passed on: slices and expanded tensors work unless refused by name. schedule, block_h, block_size, stages,
@@ -227,6 +261,8 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
         _require_tensor("topk_length", topk_length, (batch, queries, groups), int32, device)
     if d_kv_dtype not in (None, q.dtype, fp32):
         raise TypeError(f"smla: d_kv_dtype is {d_kv_dtype}; {q.dtype} or torch.float32 is wanted")
+    if lists is not None and not isinstance(lists, Lists):
+        raise TypeError(f"smla: lists is a {type(lists).__name__}; a smla.Lists is wanted")
 
     library = _load()
     problem, config, call = Problem(), Config(), Call()
@@ -266,12 +302,26 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
             call.attn_sink, call.d_sink = attn_sink.data_ptr(), d_sink.data_ptr()
         call.scale = d_qk**-0.5 if sm_scale is None else float(sm_scale)
         call.query_offset = query_offset
-        size = _SIZE()
-        _check(library, library.smla_workspace_size(plan, call.lengths, size))
+        workspace_bytes = _size(library, "smla_workspace_size", plan, call.lengths)
+        if lists is not None:
+            made_for = (plan.value, batch, queries, keys, topk, order, query_offset) + tuple(
+                _place(tensor) for tensor in (indices, topk_length) if tensor is not None)
+            if lists._made_for not in (None, made_for):
+                raise ValueError("smla: lists were made for other indices, shapes or options; those of this call need "
+                                 "a new smla.Lists()")
+            call.lists_are_ready = lists._made_for is not None
+            call.lists_bytes = _size(library, "smla_lists_size", plan, call.lengths)
+            if not call.lists_are_ready:
+                lists._memory = torch.empty(call.lists_bytes, dtype=torch.uint8, device=device)
+            lists._memory.record_stream(torch.cuda.current_stream(device))
+            call.lists = lists._memory.data_ptr()
+            workspace_bytes -= call.lists_bytes
         # Of torch's caching allocator: given back when this function returns, and reused only behind this stream's work.
-        workspace = torch.empty(size.value, dtype=torch.uint8, device=device)
-        call.workspace, call.workspace_bytes, call.stream = workspace.data_ptr(), size.value, stream
+        workspace = torch.empty(workspace_bytes, dtype=torch.uint8, device=device)
+        call.workspace, call.workspace_bytes, call.stream = workspace.data_ptr(), workspace_bytes, stream
         _check(library, library.smla_run(plan, call))
+        if lists is not None:
+            lists._made_for, lists._tensors = made_for, (indices, topk_length)
 
     if packed:
         d_q, d_kv = d_q.squeeze(0), d_kv.squeeze(0)
