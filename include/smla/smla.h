@@ -164,7 +164,7 @@ typedef struct smla_call {
   int64_t query_offset; /* global position of query row 0, for causal. Default 0; at most +-(2^31 - 1) */
 
   void* workspace;        /* device memory, aligned to 256 bytes; its contents do not matter */
-  size_t workspace_bytes; /* at least smla_workspace_size; with lists, smla_lists_size bytes less */
+  size_t workspace_bytes; /* at least smla_workspace_size; with lists below, less smla_lists_size */
   void* stream;           /* a CUstream (= cudaStream_t). Default NULL: the legacy default stream */
 
   /* What the list pre-pass writes: the lists as the kernels read them, a function of indices, topk_length,
@@ -235,17 +235,18 @@ SMLA_API void smla_plan_destroy(smla_plan* plan);
  * order, key, source. Belongs to the plan and lives as long as it. NULL after a failure. */
 SMLA_API const char* smla_plan_describe(smla_plan* plan);
 
-/* Bytes of workspace that a call of these lengths needs. Fewer tokens may need more: lists that several SMs
- * share take up to 20 MB. */
+/* Bytes of workspace that a call of these lengths needs, with the lists of the pre-pass in it. Fewer tokens
+ * may need more: lists that several SMs share take up to 20 MB. */
 SMLA_API smla_status smla_workspace_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
 
 /* Bytes of smla_call.lists that a call of these lengths needs: 4 for every entry, rounded up a little, where
  * the plan sorts lists (smla_plan_describe: order) or joins those of several tokens, else 0. */
 SMLA_API smla_status smla_lists_size(const smla_plan* plan, const smla_lengths* lengths, size_t* bytes);
 
-/* Validates the call, then enqueues it on its stream: at most four kernels. Does not allocate, wait or touch
- * a file, and can be captured into a CUDA graph. After SMLA_INVALID_ARGUMENT and SMLA_NOT_SUPPORTED nothing
- * was launched. Any number of threads may run one plan at once, each with its own workspace. */
+/* Validates the call, then enqueues it on its stream: at most five kernels, with partial sums eight. Does not
+ * allocate, wait or touch a file, and can be captured into a CUDA graph. After SMLA_INVALID_ARGUMENT and
+ * SMLA_NOT_SUPPORTED nothing was launched. Any number of threads may run one plan at once, each with its own
+ * workspace. */
 SMLA_API smla_status smla_run(const smla_plan* plan, const smla_call* call);
 
 /* Sets struct_size and the defaults. heads has to be set by the caller. */
