@@ -1,5 +1,5 @@
-// Lists that the caller keeps, on the emulator: one call's pre-pass writes them, later calls over the same indices
-// do without.
+// Lists that the caller keeps, on the emulator: one call's pre-pass writes them, later calls over the same
+// indices do without.
 #include <algorithm>
 #include <cstring>
 #include <string>
