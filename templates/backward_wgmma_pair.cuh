@@ -43,7 +43,6 @@ PTX_FN void score_role(const Arguments& args, const char* own_sums, int tiles, i
   float d_q[128] = {}, d_q_tail[16] = {};
   float lse[2], delta[2] = {};
   load_two_rows(args, args.row_lse, infinity(), lse, warp * 16 + (lane >> 2));
-  const u32 p_target = own(Shared::p + panel_offset<64>(warp * 16 + (lane & 15), lane >> 4));
   mbarrier_wait_parity(own(Shared::q_ready), 0);
 
 #pragma unroll 1
@@ -53,6 +52,8 @@ PTX_FN void score_role(const Arguments& args, const char* own_sums, int tiles, i
       float s[32], dp[32];
       u32 p[4][4];
       scores(args, tile, warp, lane, lse, delta, s, dp, p, ds_of_heads);
+      // Anew for each tile: there is no register left to keep it in.
+      const u32 p_target = own(Shared::p + panel_offset<64>((int)tid_x() / 32 * 16 + (lane & 15), lane >> 4));
       bar_sync(P_FREE, 256);
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -118,9 +119,10 @@ PTX_FN void backward(const Arguments& args) {
     gather_role(args, thread);
   } else {
     const Place place = own_place(args);
-    const int tiles = tiles_of(own_end(args, place) - own_begin());
+    const int end = own_end(args, place);
     const char* own_sums = sums_of(args, place) + cluster_ctarank() * 128;
     setmaxnreg_inc<240>();
+    const int tiles = tiles_of(end - own_begin());
     if (warpgroup == 0) {
       score_role(args, own_sums, tiles, thread);
     } else {

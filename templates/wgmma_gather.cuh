@@ -79,6 +79,9 @@ PTX_FN int position_after(int done, int tiles, int end) {
   return (int)(position < (u32)end ? position : position - (u32)tiles * 64);
 }
 
+// Which of the eight threads of a row this one is: asked anew for each tile, there is no register left to keep it in.
+PTX_FN int lane_of_row() { return (int)tid_x() & 7; }
+
 PTX_FN void gather_role(const Arguments& args, int thread) {
   const int row0 = thread >> 3, lane8 = thread & 7;  // rows row0, row0 + 16, row0 + 32, row0 + 48 of a tile
   const Place place = own_place(args);
@@ -103,7 +106,7 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
 #pragma unroll 1
   for (int done = 0; done < tiles; ++done) {
     if (args.throttle > 0) throttle(args, done);
-    if (args.prefetch && lane8 == 0) {
+    if (args.prefetch && lane_of_row() == 0) {
       const char* sums = sums_of(args, place);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -116,8 +119,8 @@ PTX_FN void gather_role(const Arguments& args, int thread) {
     for (int group = 0; group < kGroups; ++group) {
       mbarrier_wait_parity(own(Shared::empty + group * 8), (done & 1) ^ 1);
       // After empty[2] both consumers have used the offsets of two tiles ago, and have waited for the last ones.
-      if (group == 2 && lane8 < kOffsetLanes) {
-        store_row_offsets(args, place, (u32)(done & 1) * 256 + row0 * 4, entry, lane8);
+      if (group == 2 && lane_of_row() < kOffsetLanes) {
+        store_row_offsets(args, place, (u32)(done & 1) * 256 + row0 * 4, entry, lane_of_row());
         mbarrier_arrive(own(Shared::offsets_ready));
       }
 #pragma unroll
