@@ -8,7 +8,7 @@
 //   gather    reads the list, zero-fills rows that do not count, writes the tile's row offsets (kNoRow: no reduction),
 //             copies the rows by cp.async in three groups of up to three 64-column panels
 //   score     S = q k^T, dP = d_o v^T, P and dS to shared memory; d_q's first half; then the top d_kv panels
-//   gradient  P^T, dS^T to registers; d_q's second half; d_kv's other columns in chunks of 32, the reductions
+//   gradient  P^T, dS^T to registers; d_q's second half; the other d_kv panels in chunks of 32 columns, the reductions
 //             of one chunk between the wgmmas of the next (gradient_tile, written out by the generator)
 //
 //   time ->   | tile j                                                              | tile j+1
@@ -49,6 +49,8 @@
 //   8,192; predicted from the tiles: 2.75 / 3.24)                2.79 / 3.20
 //   2 of 32 heads (3,072 rows; 4.40 / 5.2); 8 of 8 (4,080 rows)  4.43 / 5.09; 1.51 / 1.70
 //   64 heads, partial sums (spike, backward alone: 4.67 / 5.35)  4.86 / 5.72 of 5.12 / 6.02
+//   of those 32 more columns by the gradient warpgroup (it waits
+//   for 1,200 of 8,700 clocks a tile; predicted 5 % less)        5.06 / 6.17 instead of 5.06 / 5.96: dropped
 //   the last 4 of 4,096 tokens over all SMs, not over 4 (5.76;
 //   but alone in the machine those 4 had run faster)             5.83 / 6.95 instead of 5.89 / 6.99; 16 tokens 0.057
 //                                                                instead of 0.204
@@ -59,9 +61,6 @@
 #pragma once
 
 // ---- score ----
-
-// Of d_kv the score warpgroup reduces the columns from d_qk - kScoreColumns on: three panels, or two and a half.
-static_assert(kScoreColumns == 192 || kScoreColumns == 160, "three panels or two and a half");
 
 // d_kv of one 64-column panel: dS^T q and, in the value columns, + P^T d_o.
 PTX_FN void d_kv_panel(float (&d)[32], int panel) {
@@ -79,18 +78,8 @@ PTX_FN void d_kv_panel(float (&d)[32], int panel) {
   wgmma_commit_group();
 }
 
-// d_kv of the upper half of a panel.
-PTX_FN void d_kv_half_panel(float (&d)[16], int panel) {
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) wgmma_n32_ss<1, 1>(d, ds_columns(k), q_columns(panel * 64 + 32, k), k > 0);
-#pragma unroll
-  for (int k = 0; k < 4; ++k) wgmma_n32_ss<1, 1>(d, p_columns(k), d_o_columns(panel * 64 + 32, k), 1);
-  wgmma_commit_group();
-}
-
-// The top panels, in turn in the accumulators that S and dP have left: the wgmmas of one run under the reductions of the one
-// before.
+// The top three panels, in turn in the accumulators that S and dP have left: the wgmmas of one run under the reductions
+// of the one before.
 PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRows& rows) {
   constexpr int kTop = kQkPanels - 1;
   if (Spec::deterministic) {  // the conversions need the registers of the second accumulator
@@ -105,15 +94,6 @@ PTX_FN void reduce_top_panels(float (&s)[32], float (&dp)[32], const ReductionRo
   d_kv_panel(dp, kTop - 1);
   wgmma_wait_group<1>();
   reduce_panel(s, rows, kTop * 64);
-  if (kScoreColumns == 160) {
-    float half[16];
-    d_kv_half_panel(half, kTop - 2);
-    wgmma_wait_group<1>();
-    reduce_panel(dp, rows, (kTop - 1) * 64);
-    wgmma_wait_group<0>();
-    reduce_chunk(half, rows, (kTop - 2) * 64 + 32);
-    return;
-  }
   d_kv_panel(s, kTop - 2);
   wgmma_wait_group<1>();
   reduce_panel(dp, rows, (kTop - 1) * 64);

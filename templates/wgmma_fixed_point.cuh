@@ -2,8 +2,6 @@
 // wgmma_reductions.cuh.
 #pragma once
 
-constexpr int kScoreColumns = 192;  // of d_kv, that the score warpgroup reduces
-
 static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
 // What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums with

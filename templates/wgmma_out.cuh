@@ -17,16 +17,6 @@ PTX_FN void reduce_panel(float (&d)[32], const ReductionRows& rows, u32 column) 
   reduce_row<16, 3>(d, rows, other, column + 32);
 }
 
-// The reductions of 32 columns.
-PTX_FN void reduce_chunk(float (&d)[16], const ReductionRows& rows, u32 column) {
-  Exchanged other;
-  exchange_halves<0>(d, rows, other);
-  reduce_row<0, 0>(d, rows, other, column);
-  reduce_row<0, 1>(d, rows, other, column);
-  reduce_row<0, 2>(d, rows, other, column);
-  reduce_row<0, 3>(d, rows, other, column);
-}
-
 // ---- d_q out ----
 
 // Four lanes hold 32 columns of a row in 4-byte pieces; they transpose them, and each stores 16 bytes.

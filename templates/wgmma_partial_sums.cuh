@@ -1,10 +1,6 @@
 // Schedule wgmma: reductions of accumulators into fp16 sums (partial_sums.cuh), in the place of wgmma_reductions.cuh.
 #pragma once
 
-// The score warpgroup reduces this many of d_kv's columns. Half the bytes cost the gradient warpgroup less than its wgmmas,
-// so that it takes 32 columns more than with fp32 sums.
-constexpr int kScoreColumns = 160;
-
 // What the gather tells the others of its four entries, `place` and 64 bytes on: twice the byte offset of the row in the
 // sums, which leaves the low byte for the tokens that name the row.
 constexpr int kOffsetLanes = 1;  // of the eight lanes that share a row, those that tell

@@ -9,6 +9,7 @@
 namespace smla::core {
 namespace {
 
+constexpr int kScorePanels = 3;            // the top 64-column panels, which the score warpgroup reduces
 constexpr int kWgmmasBeforeReduction = 4;  // issued ahead of each of a chunk's four reductions
 
 // Integer sums need the registers of P^T and dS^T for the rows' words and the conversions: their products
@@ -54,9 +55,7 @@ std::vector<std::string> d_q_wgmmas(const Problem& problem) {
 }  // namespace
 
 std::string gradient_sequence(const Problem& problem) {
-  const bool partial = problem.accumulate == Accumulate::partial;
-  const int score_columns = partial ? 160 : 192;  // the score warpgroup reduces those
-  const int chunks = (problem.d_qk() - score_columns) / kChunk;
+  const int chunks = problem.d_qk() / kChunk - 2 * kScorePanels;
   SequenceLines lines;
   for (int chunk = 0; chunk < chunks; ++chunk) {
     if (chunk == 0) {
@@ -79,7 +78,8 @@ std::string gradient_sequence(const Problem& problem) {
       lines.add(fmt::format("// Chunk {} leaves.", chunk));
     }
     const std::string_view d = accumulator_of(chunk);
-    const int step = partial ? 2 : 1;  // half the bytes, half the reductions
+    const int step =
+        problem.accumulate == Accumulate::partial ? 2 : 1;  // half the bytes, half the reductions
     if (step == 1) lines.add(fmt::format("exchange_halves<0>({}, rows, other);", d));
     std::size_t next = 0;
     for (int part = 0; part < 4; part += step) {
@@ -103,7 +103,6 @@ std::string gradient_sequence(const Problem& problem) {
   return fmt::format(
       R"(// One tile of the gradient warpgroup, written out by the generator: d_q's columns from {} on, and d_kv's columns
 // 0 .. {} in chunks of {}, two accumulators in turn.
-static_assert(Spec::d_qk - kScoreColumns == {}, "the columns of the two warpgroups meet");
 PTX_FN void gradient_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (&p)[4][4], const u32 (&ds)[4][4],
                           const ReductionRows& rows, bool first_lane, bool more_tiles) {{
   float even[16], odd[16];  // d_kv of the even and the odd chunks
@@ -111,7 +110,7 @@ PTX_FN void gradient_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (
 
 {}}}
 )",
-      problem.d_tail ? 288 : 256, chunks * kChunk - 1, kChunk, chunks * kChunk, lines.text());
+      problem.d_tail ? 288 : 256, chunks * kChunk - 1, kChunk, lines.text());
 }
 
 }  // namespace smla::core

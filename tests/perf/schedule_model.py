@@ -38,9 +38,7 @@ class Shape:
         self.threads = constant(config, r"kThreads =\s+(\d+)")
         self.group_panels = constant("templates/wgmma_alone.cuh", r"group \* (\d+) : kQkPanels")
         self.chunk = constant("src/generator/sequence_text.h", r"kChunk = (\d+)")
-        # Columns of d_kv that the score warpgroup reduces, by the bytes of a sum.
-        self.score_columns = {4: constant("templates/wgmma_reductions.cuh", r"kScoreColumns = (\d+)"),
-                              2: constant("templates/wgmma_partial_sums.cuh", r"kScoreColumns = (\d+)")}
+        self.score_panels = constant(sequence, r"kScorePanels = (\d+)")
         self.score_d_q = constant(backward, r"store_d_q<(\d+)>\(args, 0, d_q\)") + 32
         self.few_registers = constant(backward, r"setmaxnreg_dec<(\d+)>")
         self.many_registers = constant(backward, r"setmaxnreg_inc<(\d+)>")
@@ -121,7 +119,6 @@ def simulate(tiles=6, sum_bytes=4):
     p_ready, p_free = Event(), Event()
     net = lambda columns: shape.tile * columns * sum_bytes / REDUCE_BYTES_A_CLOCK
     group_bytes = shape.tile * shape.group_panels * 64 * 2
-    score_columns = shape.score_columns[sum_bytes]
     arrivals = (1, 2, 1)  # of a tile's groups: score, both, gradient warps
 
     def gather():
@@ -143,16 +140,15 @@ def simulate(tiles=6, sum_bytes=4):
             yield "tensor", shape.matrix(shape.score_d_q), "d_q left", tile
             yield "signal", empty[0], "", tile
             yield "signal", empty[1], "", tile
-            ends = range(shape.d_qk, shape.d_qk - score_columns, -64)  # panels from the top, the last may be half of one
-            top = [(max(end - 64, shape.d_qk - score_columns), end) for end in ends]
-            yield "tensor", shape.d_kv(top[0][0], 64), "d_kv", tile
-            for (first, end), (before, before_end) in zip(top[1:], top):
-                yield "both", (shape.d_kv(first, end - first), net(before_end - before)), f"d_kv {first} ..", tile
-            yield "net", net(top[-1][1] - top[-1][0]), "", tile
+            top = [shape.panels - 1 - i for i in range(shape.score_panels)]
+            yield "tensor", shape.d_kv(top[0] * 64, 64), "d_kv", tile
+            for panel in top[1:]:
+                yield "both", (shape.d_kv(panel * 64, 64), net(64)), f"d_kv {panel * 64} ..", tile
+            yield "net", net(64), "", tile
 
     def gradient():
         yield "signal", p_free, "", 0
-        chunks = (shape.d_qk - score_columns) // shape.chunk
+        chunks = shape.d_qk // shape.chunk - 2 * shape.score_panels
         for tile in range(tiles):
             yield "wait", (p_ready, tile + 1), "", tile
             yield "tensor", shape.d_kv(0, shape.chunk), "", tile
