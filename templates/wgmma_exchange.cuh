@@ -101,7 +101,9 @@ PTX_FN void load_transposed(u32 (&p)[4][4], u32 (&ds)[4][4], int thread) {
 
 // A warp's fragments of P and dS are in registers; `loaded`: a register of each load, and-ed.
 PTX_FN void open_p(u32 loaded, bool first_lane) {
-  if (have_arrived(loaded) && first_lane) mbarrier_arrive_cluster(peers(PairShared::p_open));
+  const bool arrived = have_arrived(loaded);
+  __syncwarp();
+  if (arrived && first_lane) mbarrier_arrive_cluster(peers(PairShared::p_open));
 }
 
 // Chunks 3 and 4, which come in the middle, lie in the kv panel.
@@ -142,7 +144,9 @@ PTX_FN void receive_chunk(u32 (&received)[2][4], int tile, int thread) {
 template <int Chunk>
 PTX_FN void free_slot(const u32 (&received)[2][4], bool first_lane) {
   if (!is_used_again(Chunk) && Chunk != kLastOfKv) return;
-  if (!have_arrived(received[0][0] & received[1][0]) || !first_lane) return;
+  const bool arrived = have_arrived(received[0][0] & received[1][0]);
+  __syncwarp();  // a vote orders values; this orders the lanes' loads before the arrival
+  if (!arrived || !first_lane) return;
   if (Chunk == kLastOfKv) {
     mbarrier_arrive(own(Shared::empty + (kGroups - 1) * 8));
   } else {
