@@ -356,6 +356,19 @@ TEST_CASE("the last wave's lists are split over the CTAs that would be idle") {
   CHECK(split({1, 2147483647, 4096, 2048}) == Split{});  // the grid has no room
 }
 
+TEST_CASE("a wave of clusters ends with a whole one, also where the SMs are odd") {
+  const Problem problem = {.heads = 128};
+  const Config pair = choose_config(problem, parse_arch("sm_90a")).config;
+  REQUIRE(cluster_ctas(pair) == 2);
+  const auto split = [&](int ctas, const Lengths& n) {
+    return choose_order(problem, pair, n, {.multiprocessors = ctas, .ctas_in_flight = ctas}).split;
+  };
+  CHECK(split(132, {1, 4096, 4096, 2048}) == Split{8, 16});  // 4 tokens
+  CHECK(split(17, {1, 9, 4096, 2048}) == Split{2, 8});       // 16 CTAs and a token
+  CHECK(split(17, {1, 16, 4096, 2048}) == Split{});
+  CHECK(split(1, {1, 16, 4096, 2048}) == Split{});
+}
+
 TEST_CASE("shares of a list have workspace for their d_q, 64 rows of fp32 each") {
   const Lengths n = {1, 4096, 4096, 2048};
   const Order order = choose_order(kProblem, kWgmma, n, kH200);

@@ -21,7 +21,8 @@ std::int64_t divide_up(std::int64_t value, std::int64_t by) {
 
 Split choose_split(const Problem& problem, const Config& config, const Lengths& lengths,
                    const DeviceFacts& device, bool sweep) {
-  const std::int64_t in_flight = device.ctas_in_flight;
+  const std::int64_t cluster = cluster_ctas(config);  // which no wave may cut: a MIG slice can have odd SMs
+  const std::int64_t in_flight = device.ctas_in_flight / cluster * cluster;
   if (!uses_wgmma(config.schedule) || problem.deterministic || sweep || in_flight <= 0) return {};
   const std::int64_t blocks = backward_ctas(lengths, problem, config), rest = blocks % in_flight;
   if (rest == 0) return {};
