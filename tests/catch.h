@@ -33,6 +33,9 @@ using Catch::Detail::Approx;  // Catch::Approx is a matcher of vectors there
 // Counts one skipped test; defined in tests/main.cpp.
 void record_skip(const std::string& reason);
 
+// Has `line` called at the end of the executable and what it returns printed, unless it is empty.
+void print_at_end(std::string (*line)());
+
 [[noreturn]] inline void skip(const std::string& reason) {
   record_skip(reason);
 #if SMLA_TEST_CATCH == 3

@@ -1,6 +1,8 @@
 // Kernels on the emulator, for tests: a source with its compiled form, and what became of running it.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
@@ -19,6 +21,17 @@
 #include "reference/reference.h"
 
 namespace smla_test {
+
+// "emulated 812 kernels in 270 calls: 30112 CTAs, 4203392 wgmmas, 0 mmas, 83 s", which tools/test_counts.awk
+// adds up.
+inline std::string emulated_line() {
+  const smla::core::emulator::Executed executed = smla::core::emulator::executed();
+  if (executed.calls == 0) return "";
+  const smla::core::emulator::Report& r = executed.all;
+  return fmt::format("emulated {} kernels in {} calls: {} CTAs, {} wgmmas, {} mmas, {:.0f} s", r.launches,
+                     executed.calls, r.ctas, r.wgmmas, r.mmas, r.cpu_seconds);
+}
+inline const bool kEmulatedIsTold = (print_at_end(emulated_line), true);
 
 using namespace smla::core;
 

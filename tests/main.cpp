@@ -50,6 +50,14 @@ CATCH_REGISTER_LISTENER(OutcomeListener)
 
 }  // namespace
 
+namespace {
+std::string (*last_line)() = nullptr;
+}  // namespace
+
+void smla_test::print_at_end(std::string (*line)()) {
+  last_line = line;
+}
+
 void smla_test::record_skip(const std::string& reason) {
   const std::lock_guard lock(skips_mutex);
   ++skips()[reason];
@@ -65,6 +73,7 @@ int main(int argc, char** argv) {
 #if SMLA_TEST_CATCH == 3
   if (all_skipped) code = 0;
 #endif
+  if (const std::string line = last_line ? last_line() : ""; !line.empty()) std::printf("%s\n", line.c_str());
   std::printf("%s\n", skipped_line().c_str());
   return code;
 }

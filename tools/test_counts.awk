@@ -1,6 +1,6 @@
 # Adds up ctest's log (LastTest.log): test cases where an executable is Catch2's, one test where it is a script that
-# prints no "N passed, N failed, N skipped" of its own. Prints the reasons of skipped tests, then the sum. Ends with 1
-# when something failed or nothing ran.
+# prints no "N passed, N failed, N skipped" of its own. Prints what the emulator ran, the reasons of skipped tests, then
+# the sum. Ends with 1 when something failed or nothing ran.
 
 function finish_test() {
   if (!open) return
@@ -62,6 +62,15 @@ function finish_test() {
   }
 }
 
+/^emulated [0-9]+ kernels in [0-9]+ calls: / {
+  kernels += $2
+  calls += $5
+  ctas += $7
+  wgmmas += $9
+  mmas += $11
+  seconds += $13
+}
+
 /^Test (Passed|Failed|Skipped)/ {
   ended = $2
   sub(/\..*/, "", ended)
@@ -69,6 +78,9 @@ function finish_test() {
 
 END {
   finish_test()
+  if (calls > 0)
+    printf "emulated %d kernels in %d calls, an order of execution each: %d CTAs, %d wgmmas, %d mmas, %d minutes of a core\n",
+      kernels, calls, ctas, wgmmas, mmas, seconds / 60 + 0.5
   for (reason in reasons) printf "skipped %d: %s\n", reasons[reason], reason
   printf "%d passed, %d failed, %d skipped\n", total_passed, total_failed, total_skipped
   if (total_failed > 0 || total_passed == 0) exit 1

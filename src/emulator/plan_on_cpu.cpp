@@ -1,5 +1,7 @@
 #include "emulator/plan_on_cpu.h"
 
+#include <mutex>
+
 #include "arguments.cuh"
 #include "emulator/launch.h"
 #include "emulator/places.h"
@@ -180,11 +182,9 @@ Report run_launches(const KernelSource& source, const CompiledKernels& kernels, 
   return report;
 }
 
-}  // namespace
-
-Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
-                  const Config& config, const Call& call, const CpuOptions& options,
-                  const CpuFallback* fallback) {
+Report run_call(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                const Config& config, const Call& call, const CpuOptions& options,
+                const CpuFallback* fallback) {
   validate(call.lengths, problem, config);
   validate(call, problem, config);
   const Prospect prospect = prospect_of(source, kernels, problem, config, call, options);
@@ -215,6 +215,28 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
                                           again.layout, shared),
                           arguments_again, options));
   return report;
+}
+
+std::mutex executed_mutex;
+Executed executed_so_far;
+
+}  // namespace
+
+Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, const Problem& problem,
+                  const Config& config, const Call& call, const CpuOptions& options,
+                  const CpuFallback* fallback) {
+  Report report = run_call(source, kernels, problem, config, call, options, fallback);
+  Report counts = report;
+  counts.findings.clear();
+  const std::lock_guard lock(executed_mutex);
+  ++executed_so_far.calls;
+  executed_so_far.all.add(counts);
+  return report;
+}
+
+Executed executed() {
+  const std::lock_guard lock(executed_mutex);
+  return executed_so_far;
 }
 
 }  // namespace smla::core::emulator

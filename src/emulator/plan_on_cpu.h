@@ -53,4 +53,11 @@ Report run_on_cpu(const KernelSource& source, const CompiledKernels& kernels, co
                   const Config& config, const Call& call, const CpuOptions& options,
                   const CpuFallback* fallback = nullptr);
 
+// What run_on_cpu has executed in this process so far; findings are left out.
+struct Executed {
+  std::uint64_t calls = 0;  // one order of execution each
+  Report all;
+};
+Executed executed();
+
 }  // namespace smla::core::emulator
