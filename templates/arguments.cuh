@@ -4,7 +4,8 @@
 // Lengths, strides, order and the number of CTAs in flight are arguments: 50 sequence lengths use one cubin.
 #pragma once
 
-// Elements between neighbours of one dimension. `token` counts query tokens or kv rows, `head` query heads or kv groups.
+// Elements between neighbours of one dimension. `token` counts query tokens or kv rows, `head` query heads or kv
+// groups.
 struct Strides {
   long long batch;
   long long token;

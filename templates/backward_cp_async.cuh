@@ -12,8 +12,8 @@
 // Shared memory: q, d_o (block_h rows), `stages` tiles of kv (block_size rows), P and dS (block_h x block_size), all
 // 16-bit, in swizzled panels (panels.cuh): 221,184 bytes for 64 heads, 576 / 512 columns, 32 rows, 2 stages.
 //
-// Barriers: one before the scores (the tile has landed, P and dS are free), one after (P and dS are written), and with a
-// single stage one more before the next gather.
+// Barriers: one before the scores (the tile has landed, P and dS are free), one after (P and dS are written), and with
+// a single stage one more before the next gather.
 #pragma once
 
 struct Shared {

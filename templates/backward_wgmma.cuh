@@ -1,7 +1,7 @@
 // backward, schedule wgmma: d_q and the sums of d_kv on Hopper, one CTA 64 rows of q: block_tokens neighbouring tokens
-// of block_h heads each. Tokens that share a CTA share a list (sort_lists), in which each kv row says whose it is: it is
-// gathered once, its P is 0 for the other tokens, and its d_kv leaves in one reduction. Rows that are no head or no token
-// are zeros with a denominator of +inf.
+// of block_h heads each. Tokens that share a CTA share a list (sort_lists), in which each kv row says whose it is: it
+// is gathered once, its P is 0 for the other tokens, and its d_kv leaves in one reduction. Rows that are no head or no
+// token are zeros with a denominator of +inf.
 //
 // Three warpgroups share the CTA; a step is a tile of 64 kv rows, of which each does its part:
 //
@@ -27,19 +27,21 @@
 // The last wave: blocks beyond the last whole wave of CTAs are worked on by several CTAs each, every one with its part
 // of the list, and postprocess adds up their d_q (wgmma_shares.cuh). The part is known before the loop over tiles.
 //
-// Deterministic problems (fixed_point.cuh): the offsets come with the rows' exponents; the gradient warpgroup reads P^T and
-// dS^T from shared memory and gives them back (P_FREE) before its last chunk leaves; the score warpgroup computes its top
-// panels one at a time. Registers go into conversions instead.
+// Deterministic problems (fixed_point.cuh): the offsets come with the rows' exponents; the gradient warpgroup reads P^T
+// and dS^T from shared memory and gives them back (P_FREE) before its last chunk leaves; the score warpgroup computes
+// its top panels one at a time. Registers go into conversions instead.
 //
 // Registers: 240 + 240 + 24 a thread of the three warpgroups, 64,512 in all, what 384 threads are launched with.
 // Shared memory: q, d_o, one tile of kv, P and dS in swizzled panels, two tables of row offsets, the barriers.
 //
-// Lessons that shaped it (measured on an H200): the base of shared memory is a compile-time constant, so descriptors are
-// immediates; nothing that loads queues behind the reductions (offsets come through shared memory, shuffles batched);
-// a reduction of fp32 is 4 rows x 128 bytes, for which lanes l and l ^ 4 exchange halves: 28.7 GB/s an SM against 23.7
-// for 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048, fp32 sums: 5.42 ms = 545 TFLOPS.
+// Lessons that shaped it (measured on an H200): the base of shared memory is a compile-time constant, so descriptors
+// are immediates; nothing that loads queues behind the reductions (offsets come through shared memory, shuffles
+// batched); a reduction of fp32 is 4 rows x 128 bytes, for which lanes l and l ^ 4 exchange halves: 28.7 GB/s an SM
+// against 23.7 for 8 rows x 64 bytes. Network floor of a call of 64 heads, 4,096 tokens, topk 2,048, fp32 sums: 5.42 ms
+// = 545 TFLOPS.
 //
-// Measured, H200, 64 heads, 576 columns, topk 2,048, 4,096 tokens, whole call with L2 flushed, cool / steady (power-capped):
+// Measured, H200, 64 heads, 576 columns, topk 2,048, 4,096 tokens, whole call with L2 flushed, cool / steady
+// (power-capped):
 //   delta in preprocess                                          5.83 / 6.91 ms
 //   delta here                                                   5.81 / 6.90, and 0.61 instead of 0.65 ms at 64 entries
 //   and q, o, d_o of the next CTA prefetched into L2             5.87 / 6.92: dropped; where lists are short alone, 0.73

@@ -1,7 +1,7 @@
-// backward, schedule wgmma_pair: d_q and the sums of d_kv on Hopper, two CTAs of a cluster for a token of 65 to 128 heads (or
-// of a multiple of 128), 64 heads each. Both walk the token's list in step. Each computes the scores and d_q of its heads as
-// in schedule wgmma; of d_kv each reduces half the columns, for the heads of both (wgmma_exchange.cuh): a row leaves an SM
-// once, where two CTAs on their own would reduce it twice.
+// backward, schedule wgmma_pair: d_q and the sums of d_kv on Hopper, two CTAs of a cluster for a token of 65 to 128
+// heads (or of a multiple of 128), 64 heads each. Both walk the token's list in step. Each computes the scores and d_q
+// of its heads as in schedule wgmma; of d_kv each reduces half the columns, for the heads of both (wgmma_exchange.cuh):
+// a row leaves an SM once, where two CTAs on their own would reduce it twice.
 //
 // Three warpgroups share a CTA; a step is a tile of 64 kv rows, of which each does its part:
 //
@@ -16,14 +16,15 @@
 //   score     | S (as groups land)  dP | exp2, dS | send 0 | d_q left | send 1 .. 8 | own 8, red        | S ...
 //   gradient  | (tile j-1: own chunks, red)       | d_q right, fragments | own 0 .. 7, red ......................
 //
-// Barriers as in schedule wgmma, and those of the exchange. P_FREE (gradient -> score): what this warpgroup takes from where P
-// and dS lie has been taken, so it comes while the last chunk is still being reduced; the score warps have taken theirs.
-// SCORE_ONLY: the score warps load what all four of them stored.
+// Barriers as in schedule wgmma, and those of the exchange. P_FREE (gradient -> score): what this warpgroup takes from
+// where P and dS lie has been taken, so it comes while the last chunk is still being reduced; the score warps have
+// taken theirs. SCORE_ONLY: the score warps load what all four of them stored.
 //
-// Rounding: what crosses is d_kv's sum over 64 heads of a token in bf16. The other half stays in fp32, as the sums over tokens
-// do. d_kv as bf16 is 2.6e-3 off (fp32 output: 2.0e-3) where that of schedule wgmma is 2.35e-3 off (1.65e-3).
+// Rounding: what crosses is d_kv's sum over 64 heads of a token in bf16. The other half stays in fp32, as the sums over
+// tokens do. d_kv as bf16 is 2.6e-3 off (fp32 output: 2.0e-3) where that of schedule wgmma is 2.35e-3 off (1.65e-3).
 //
-// Measured, H200, 128 heads, 576 columns, topk 2,048, 4,096 tokens, whole call with L2 flushed, cool / steady (power-capped):
+// Measured, H200, 128 heads, 576 columns, topk 2,048, 4,096 tokens, whole call with L2 flushed, cool / steady
+// (power-capped):
 //   two CTAs of schedule wgmma                                           11.65 / 13.85 ms
 //   four slots in P and dS, chunk 0 by the gradient warpgroup            11.65 / 13.16
 //   and two slots in the last kv panel (predicted 10 % of the clocks)    11.17 / 12.91

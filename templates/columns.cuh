@@ -1,9 +1,9 @@
 // d_kv_sum as fp32: rows of d_qk floats, their columns permuted. fixed_point.cuh is the same in integers, for sums that
 // repeat bit for bit.
 //
-// A thread's four accumulators of one kv row in two neighbouring 8-column tiles (columns 2l, 2l + 1, 8 + 2l, 9 + 2l of a
-// block of 16; l = lane % 4) lie side by side in d_kv_sum, at 4l .. 4l + 3 of the block, so that one 16-byte reduction
-// takes them all. Both mma.sync and wgmma lay accumulators out like this; postprocess puts the columns back.
+// A thread's four accumulators of one kv row in two neighbouring 8-column tiles (columns 2l, 2l + 1, 8 + 2l, 9 + 2l of
+// a block of 16; l = lane % 4) lie side by side in d_kv_sum, at 4l .. 4l + 3 of the block, so that one 16-byte
+// reduction takes them all. Both mma.sync and wgmma lay accumulators out like this; postprocess puts the columns back.
 #pragma once
 
 static_assert(Spec::sum_row_bytes == Spec::d_qk * 4, "the plan lays out rows of other sums");

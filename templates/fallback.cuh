@@ -1,5 +1,5 @@
-// Whether a call is wanted. A call with partial sums is followed by the same call with fp32 sums, which is wanted only when
-// the partial sums did not do (partial_sums.cuh): its kernels ask here first. All other calls are.
+// Whether a call is wanted. A call with partial sums is followed by the same call with fp32 sums, which is wanted only
+// when the partial sums did not do (partial_sums.cuh): its kernels ask here first. All other calls are.
 #pragma once
 
 // Words of the counters of a call with partial sums.

@@ -1,17 +1,18 @@
-// d_kv_sum as 64-bit integers, for sums that repeat bit for bit: integers may be added in any order. It takes the place of
-// columns.cuh when the problem is deterministic.
+// d_kv_sum as 64-bit integers, for sums that repeat bit for bit: integers may be added in any order. It takes the place
+// of columns.cuh when the problem is deterministic.
 //
 // A row of d_kv_sum is d_qk integers, the sums of x * 2^s rounded to nearest, behind them 16 words that say how to read
-// them, and 16 that fill up a multiple of 256 bytes. 2^s is the row's own (row_scales.cuh): a power of two, so x * 2^s is exact, and so small that nothing
-// that is added can reach 2^51 and no sum 2^63 (the bounds below). In random data the typical addend has 28 or more
-// bits; fp32 has 24.
+// them, and 16 that fill up a multiple of 256 bytes. 2^s is the row's own (row_scales.cuh): a power of two, so x * 2^s
+// is exact, and so small that nothing that is added can reach 2^51 and no sum 2^63 (the bounds below). In random data
+// the typical addend has 28 or more bits; fp32 has 24.
 //
 // Position 4k + l of a block of 16 integers, l = lane % 4, holds column 2l + (k / 2) + 8 (k % 2): after four lanes that
 // are 4 and 8 apart have exchanged their accumulators (spread), 16 neighbouring lanes add to 128 bytes of one row.
 //
-// The word behind the columns, for each of the 16 positions: above 2^32 the row's exponent code (see kLargestCode), below
-// a mark. A value that is not below 2^51, which NaN and infinities are not, marks its position instead of being lost in an
-// integer, and postprocess makes NaN of what is marked. With finite inputs and an lse that is theirs there are no marks.
+// The word behind the columns, for each of the 16 positions: above 2^32 the row's exponent code (see kLargestCode),
+// below a mark. A value that is not below 2^51, which NaN and infinities are not, marks its position instead of being
+// lost in an integer, and postprocess makes NaN of what is marked. With finite inputs and an lse that is theirs there
+// are no marks.
 #pragma once
 
 constexpr u32 kMarks = Spec::d_qk * 8;  // where the words behind the columns begin
@@ -25,8 +26,8 @@ constexpr int kLargestCode = 126;
 PTX_FN float scale_of(u32 code) { return __uint_as_float((code << 24) & 0x7f000000u); }
 PTX_FN float inverse_scale_of(u32 code) { return __uint_as_float((127u - code) << 24); }
 
-// The nearest integer: the bits of y + 1.5 * 2^52 below its exponent. That exponent tells |y| < 2^51, too: `outside` gets
-// bits from 2^20 on where it is another.
+// The nearest integer: the bits of y + 1.5 * 2^52 below its exponent. That exponent tells |y| < 2^51, too: `outside`
+// gets bits from 2^20 on where it is another.
 PTX_FN u64 to_integer(float y, u32& outside) {
   const u64 bits = (u64)__double_as_longlong((double)y + 6755399441055744.0);
   outside |= (u32)(bits >> 32) ^ 0x43300000u;
@@ -34,8 +35,8 @@ PTX_FN u64 to_integer(float y, u32& outside) {
 }
 constexpr u32 kInside = 0xfffff;  // the most that `outside` is where all was well
 
-// Value k of a quad is that of column 2l + (k / 2) + 8 (k % 2) in the lane's row. Lanes that are 4 and 8 apart hold four
-// rows; afterwards value k is that of row k, at the lane's place of the block: position lane % 16.
+// Value k of a quad is that of column 2l + (k / 2) + 8 (k % 2) in the lane's row. Lanes that are 4 and 8 apart hold
+// four rows; afterwards value k is that of row k, at the lane's place of the block: position lane % 16.
 PTX_FN void spread(float (&x)[4], int lane) {
   const bool b0 = lane & 4, b1 = lane & 8;
   const float r01 = __shfl_xor_sync(0xffffffffu, b0 ? x[0] : x[1], 4), r23 = __shfl_xor_sync(0xffffffffu, b0 ? x[2] : x[3], 4);

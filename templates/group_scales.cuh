@@ -1,9 +1,10 @@
 // group_scales: the power of two by which P of a group of tokens is scaled, problems with partial sums only. One CTA a
 // group of tokens of a batch entry and kv group.
 //
-// From the bounds of partial_sums.cuh: B, the sum over the group's tokens, is above whatever the group can add up to in an
-// element, so 2^floor(log2(65504 / (1.1 B))) keeps every sum finite; 1.1 is for the roundings, (1 + 2^-11)^128 = 1.065 of
-// the sums and those of P and dS. Tokens and rows that are not finite are left out: what they touch is NaN anyway.
+// From the bounds of partial_sums.cuh: B, the sum over the group's tokens, is above whatever the group can add up to in
+// an element, so 2^floor(log2(65504 / (1.1 B))) keeps every sum finite; 1.1 is for the roundings, (1 + 2^-11)^128 =
+// 1.065 of the sums and those of P and dS. Tokens and rows that are not finite are left out: what they touch is NaN
+// anyway.
 #pragma once
 
 constexpr int kGroupScalesThreads = 256;

@@ -1,5 +1,5 @@
-// Largest magnitudes of 16-bit operands, as bits: these sort like the numbers, NaN and infinities above all. For the bounds
-// of what may be added to d_kv (fixed_point.cuh, partial_sums.cuh).
+// Largest magnitudes of 16-bit operands, as bits: these sort like the numbers, NaN and infinities above all. For the
+// bounds of what may be added to d_kv (fixed_point.cuh, partial_sums.cuh).
 #pragma once
 
 PTX_FN u32 larger_magnitude(u32 largest, const u32 (&chunk)[4]) {

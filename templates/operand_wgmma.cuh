@@ -1,5 +1,5 @@
-// wgmma of the operand type, and the descriptors of operands in shared memory. TransA, TransB: 1 = MN-major. scale_d 0: d is
-// overwritten.
+// wgmma of the operand type, and the descriptors of operands in shared memory. TransA, TransB: 1 = MN-major. scale_d 0:
+// d is overwritten.
 #pragma once
 
 // Descriptors: 128-byte swizzle, 8 rows of a panel are 1,024 bytes. K-major: the sum runs along the columns; MN-major:

@@ -1,15 +1,15 @@
-// d_kv_sum as fp16 sums, a buffer for each group of neighbouring tokens, which postprocess folds in fp32: half the bytes of
-// fp32 sums on their way to L2, and those bytes bound the backward. It takes the place of columns.cuh when the problem
-// accumulates in partial sums.
+// d_kv_sum as fp16 sums, a buffer for each group of neighbouring tokens, which postprocess folds in fp32: half the
+// bytes of fp32 sums on their way to L2, and those bytes bound the backward. It takes the place of columns.cuh when the
+// problem accumulates in partial sums.
 //
-// The error of a sum of n fp16 additions is 2.05e-4 sqrt(n / 2) of it, so groups are of 64 or 128 tokens. P is scaled by a
-// power of two of its group, the largest at which no sum can pass 65,504 (group_scales.cuh): it rides on exp2's argument,
-// dS inherits it, d_q loses it when it is stored and d_kv in the fold. What fp16 cannot hold is noticed: postprocess sums up
-// the squares of d_kv, and where the rounding of tiny sums to multiples of 2^-24 may weigh, or where a sum is not finite
-// though all inputs are, the same call runs once more with fp32 sums (fallback.cuh).
+// The error of a sum of n fp16 additions is 2.05e-4 sqrt(n / 2) of it, so groups are of 64 or 128 tokens. P is scaled
+// by a power of two of its group, the largest at which no sum can pass 65,504 (group_scales.cuh): it rides on exp2's
+// argument, dS inherits it, d_q loses it when it is stored and d_kv in the fold. What fp16 cannot hold is noticed:
+// postprocess sums up the squares of d_kv, and where the rounding of tiny sums to multiples of 2^-24 may weigh, or
+// where a sum is not finite though all inputs are, the same call runs once more with fp32 sums (fallback.cuh).
 //
-// Columns 2l, 2l + 1, 8 + 2l, 9 + 2l, 16 + 2l, 17 + 2l, 24 + 2l, 25 + 2l of a block of 32 (l = lane % 4), a thread's eight
-// accumulators of one row, lie side by side at 8l: one reduction of 16 bytes takes them all.
+// Columns 2l, 2l + 1, 8 + 2l, 9 + 2l, 16 + 2l, 17 + 2l, 24 + 2l, 25 + 2l of a block of 32 (l = lane % 4), a thread's
+// eight accumulators of one row, lie side by side at 8l: one reduction of 16 bytes takes them all.
 #pragma once
 
 // Which group of tokens, counted over batch entries and kv groups: index of args.group_exponent and of the buffers.
@@ -89,7 +89,8 @@ constexpr bool kBounded = true;  // preprocess stores bounds
 //
 //   sum over heads of P |d_o| + |dS| |q|  <=  sum over heads of max|d_o| + scale / 2 * |d_o| * V * max|q|
 //
-// |.| are Euclidean norms and V is the largest of a value row; |P (dP - delta)| <= |d_o| V / 2 since P (1 - P) <= 1 / 4.
+// |.| are Euclidean norms and V is the largest of a value row; |P (dP - delta)| <= |d_o| V / 2 since
+// P (1 - P) <= 1 / 4.
 
 struct ListBound {
   float constant = 0.0f, slope = 0.0f;  // of V; in every lane

@@ -77,8 +77,8 @@ PTX_FN void zero_sums(const Arguments& args) {
   }
 }
 
-// The heads of one list, a run of them a warp: lane i keeps delta of the warp's i-th head, so that every load is under way
-// before the list's length is needed, and the results leave side by side.
+// The heads of one list, a run of them a warp: lane i keeps delta of the warp's i-th head, so that every load is under
+// way before the list's length is needed, and the results leave side by side.
 PTX_FN void preprocess_list(const Arguments& args, long long list, int warp, int lane) {
   constexpr int kWarps = kPreprocessThreads / 32;
   constexpr int kRun = (Spec::heads_per_group + kWarps - 1) / kWarps;  // heads a warp

@@ -348,8 +348,9 @@ PTX_FN void st_async_v4_u32(u32 address, u32 x, u32 y, u32 z, u32 w, u32 barrier
 PTX_FN void mbarrier_arrive_expect_tx(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// An arrival at a peer's mbarrier. It may overtake loads from shared memory whose values nobody has used yet: use them
-// first (a vote on them decides whether to arrive), or the peer overwrites what is still to be read.
+// An arrival at a peer's mbarrier. Nothing orders it behind earlier loads of this thread (its release is that of the
+// CTA; .release.cluster would wait for all reductions in flight), and it was seen to overtake some: let the values that
+// were loaded decide whether to arrive (a vote on them), or the peer overwrites what is still to be read.
 PTX_FN void mbarrier_arrive_cluster(u32 barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }

@@ -1,8 +1,10 @@
-// row_scales: how many bits each row of d_kv_sum gets in front of the point (fixed_point.cuh), deterministic problems only.
+// row_scales: how many bits each row of d_kv_sum gets in front of the point (fixed_point.cuh), deterministic problems
+// only.
 //
-// From the bounds that preprocess stored, over all tokens of a batch entry and group: the largest, times the tokens of a
-// block, which no addend passes, and the sum, which no sum passes. The row's own |v| goes into them, so that a row that nobody names, whatever
-// it holds, has no say in the others' scales. Sums run in an order that depends on the number of tokens alone.
+// From the bounds that preprocess stored, over all tokens of a batch entry and group: the largest, times the tokens of
+// a block, which no addend passes, and the sum, which no sum passes. The row's own |v| goes into them, so that a row
+// that nobody names, whatever it holds, has no say in the others' scales. Sums run in an order that depends on the
+// number of tokens alone.
 //
 // Each batch entry and group has gridDim.x / (B * G) CTAs, which share its rows and all read all of its bounds.
 #pragma once

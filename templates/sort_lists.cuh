@@ -3,10 +3,10 @@
 // The backward's sweep over long contexts wants a list in row order; a block of several tokens wants one list, in which
 // a row that two of its tokens name stands once and is gathered and reduced once (entry_of: a bit a token).
 //
-// One CTA a block. A bitmap of the kv rows a token is filled from the entries, and the union of the bitmaps is read back
-// in order: no comparison sort, and invalid entries, the causal mask and topk_length are gone with it. A row that a token
-// names m times comes m - 1 times more behind the ordered part, in the caller's order: the list does not depend on which
-// thread came first.
+// One CTA a block. A bitmap of the kv rows a token is filled from the entries, and the union of the bitmaps is read
+// back in order: no comparison sort, and invalid entries, the causal mask and topk_length are gone with it. A row that
+// a token names m times comes m - 1 times more behind the ordered part, in the caller's order: the list does not depend
+// on which thread came first.
 //
 // Where the bitmaps do not fit the shared memory, the lists of a block are joined as they stand (args.concatenate),
 // entries that do not count as -1.

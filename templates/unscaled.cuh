@@ -1,5 +1,5 @@
-// One buffer of d_kv_sum for all tokens, and P as it is: what fp32 (columns.cuh) and integer sums (fixed_point.cuh) have in
-// common and partial sums do otherwise.
+// One buffer of d_kv_sum for all tokens, and P as it is: what fp32 (columns.cuh) and integer sums (fixed_point.cuh)
+// have in common and partial sums do otherwise.
 #pragma once
 
 // The sums that a block of tokens adds to.

@@ -1,22 +1,22 @@
 // Schedule wgmma_pair: what the two CTAs of a cluster tell each other. In the place of wgmma_alone.cuh.
 //
 // Each CTA has 64 heads of a token and the whole tile of kv rows. d_kv's sums over the heads of both are to be reduced
-// once: of every 64-column panel CTA 0 owns the first 32 columns and CTA 1 the others. A chunk is one CTA's part of a panel
-// (panel k is chunk k of either): a CTA computes its own chunks and the peer's, sends the latter in the operand type, adds
-// what it receives to the former and reduces.
+// once: of every 64-column panel CTA 0 owns the first 32 columns and CTA 1 the others. A chunk is one CTA's part of a
+// panel (panel k is chunk k of either): a CTA computes its own chunks and the peer's, sends the latter in the operand
+// type, adds what it receives to the former and reduces.
 //
-// Sent chunks land in six slots: four in the receiver's P and dS, free from the moment that both of its warpgroups hold them
-// as fragments, and two in its last kv panel, free from when d_q's products have read it until the next tile's rows are
-// gathered, after chunk 4. Chunks 6, 7 and 8 take the slots of 0, 1 and 2 again. A thread receives exactly the accumulators
-// that the thread of the same number sent, so a slot has no layout: 16 bytes a thread, twice.
+// Sent chunks land in six slots: four in the receiver's P and dS, free from the moment that both of its warpgroups hold
+// them as fragments, and two in its last kv panel, free from when d_q's products have read it until the next tile's
+// rows are gathered, after chunk 4. Chunks 6, 7 and 8 take the slots of 0, 1 and 2 again. A thread receives exactly the
+// accumulators that the thread of the same number sent, so a slot has no layout: 16 bytes a thread, twice.
 //
 //   p_open, kv_open  the peer's P and dS (all eight warps hold them), its last kv panel may be written. Once a tile
 //   chunk_here[9]    a chunk has landed (4,096 bytes of st.async). Once a tile
 //   slot_free[3]     the peer's four gradient warps have taken chunk 0, 1, 2
 //
 // An arrival at the peer may overtake loads from shared memory whose values nobody has used, and what it frees is
-// overwritten: each arrival depends on the loaded values (have_arrived). PTX promises that such a circle cannot close: a
-// value does not depend on itself.
+// overwritten: each arrival depends on the loaded values (have_arrived). PTX promises that such a circle cannot close:
+// a value does not depend on itself.
 #pragma once
 
 static_assert(Spec::is_bf16 && !Spec::deterministic && Spec::head_blocks % 2 == 0, "not a problem for pairs");
@@ -40,8 +40,8 @@ static_assert(Shared::sweep_tile % 16 == 0 && Shared::sweep_counter == Shared::s
                   Shared::sweep_step == Shared::sweep_tile + 8 && Shared::block == Shared::sweep_tile + 16,
               "the start of a list is sent as 16 bytes");
 
-// The address in this CTA of what lies there, its rank is part of it; and in the other CTA. mapa says the same, which is
-// checked when the kernel begins.
+// The address in this CTA of what lies there, its rank is part of it; and in the other CTA. mapa says the same, which
+// is checked when the kernel begins.
 constexpr u32 kPeer = 1 << 24;
 PTX_FN u32 own(u32 address) { return address + cluster_ctarank() * kPeer; }
 PTX_FN u32 peers(u32 address) { return own(address) ^ kPeer; }
@@ -80,8 +80,8 @@ PTX_FN void init_exchange() {
 PTX_FN u64 q_half(int panel, u32 owner, int k) { return mn_major(Shared::q + panel * kPanel + k * 2048, owner * 4); }
 PTX_FN u64 d_o_half(int panel, u32 owner, int k) { return mn_major(Shared::d_o + panel * kPanel + k * 2048, owner * 4); }
 
-// True; but the answer is not known before each lane's `loaded` is there. (Loaded pairs of operands that cvt.rn wrote are
-// never all ones.)
+// True; but the answer is not known before each lane's `loaded` is there. (Loaded pairs of operands that cvt.rn wrote
+// are never all ones.)
 PTX_FN bool have_arrived(u32 loaded) { return __all_sync(0xffffffffu, loaded != 0xffffffffu); }
 
 PTX_FN u32 and_of(const u32 (&fragments)[4][4]) {

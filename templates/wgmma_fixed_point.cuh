@@ -4,8 +4,8 @@
 
 static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
-// What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums with
-// the tokens that name them in the low byte, and their codes. A lane takes a row: the gather has 24 registers.
+// What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums
+// with the tokens that name them in the low byte, and their codes. A lane takes a row: the gather has 24 registers.
 constexpr int kOffsetLanes = 4;  // of the eight lanes that share a row, those that tell
 PTX_FN void store_row_offsets(const Arguments& args, const Place& cta, u32 place, const int (&entry)[4], int lane8) {
   const int mine = lane8 == 0 ? entry[0] : lane8 == 1 ? entry[1] : lane8 == 2 ? entry[2] : entry[3];

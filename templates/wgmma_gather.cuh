@@ -1,12 +1,13 @@
-// Schedules wgmma and wgmma_pair: the gather warpgroup, which brings the rows of q, d_o and kv into shared memory, and the
-// order in which a CTA goes through its list.
+// Schedules wgmma and wgmma_pair: the gather warpgroup, which brings the rows of q, d_o and kv into shared memory, and
+// the order in which a CTA goes through its list.
 #pragma once
 
 // ---- the sweep: all CTAs read the kv rows in the same order at the same time ----
 //
 // With lists in row order and more d_kv_sum than L2 holds, each row should be fetched and written back once while the
-// whole grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] / ctas_in_flight
-// is the mean CTA's progress; a new CTA starts its list there and wraps round. Measured at 32k rows: 222 -> 435 TFLOPS.
+// whole grid passes it. counters[0] adds up the tiles of all CTAs, each as kSweep / tiles, so that counters[0] /
+// ctas_in_flight is the mean CTA's progress; a new CTA starts its list there and wraps round. Measured at 32k rows: 222
+// -> 435 TFLOPS.
 
 constexpr u32 kSweep = 4096;  // one pass over all rows
 

@@ -2,8 +2,8 @@
 // themselves: what the peer sent takes the registers that the exchanged values have there.
 #pragma once
 
-// Lanes l and l ^ 4 exchange halves of 32 columns; then d[0 .. 7] belong to the even one of two neighbouring rows and the rest
-// to the odd one.
+// Lanes l and l ^ 4 exchange halves of 32 columns; then d[0 .. 7] belong to the even one of two neighbouring rows and
+// the rest to the odd one.
 PTX_FN void exchange_in_place(float (&d)[16], const ReductionRows& rows) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -1,5 +1,5 @@
-// Schedule wgmma: where things lie in shared memory, in panels that wgmma's descriptors
-// (operand_wgmma.cuh) name. The schedule itself is drawn in backward_wgmma.cuh.
+// Schedules wgmma and wgmma_pair: where things lie in shared memory, in panels that wgmma's descriptors
+// (operand_wgmma.cuh) name. The schedules are drawn in backward_wgmma.cuh and backward_wgmma_pair.cuh.
 #pragma once
 
 constexpr u32 kBase = 1024;        // where dynamic shared memory starts; checked when the kernel begins

@@ -1,4 +1,4 @@
-// Schedule wgmma: how accumulators leave, as rows of d_q and, panel by panel, as
+// Schedules wgmma and wgmma_pair: how accumulators leave, as rows of d_q and, panel by panel, as
 // reductions into d_kv_sum (wgmma_reductions.cuh, wgmma_fixed_point.cuh or wgmma_partial_sums.cuh).
 #pragma once
 

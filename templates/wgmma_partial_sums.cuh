@@ -1,8 +1,8 @@
 // Schedule wgmma: reductions of accumulators into fp16 sums (partial_sums.cuh), in the place of wgmma_reductions.cuh.
 #pragma once
 
-// What the gather tells the others of its four entries, `place` and 64 bytes on: twice the byte offset of the row in the
-// sums, which leaves the low byte for the tokens that name the row.
+// What the gather tells the others of its four entries, `place` and 64 bytes on: twice the byte offset of the row in
+// the sums, which leaves the low byte for the tokens that name the row.
 constexpr int kOffsetLanes = 1;  // of the eight lanes that share a row, those that tell
 PTX_FN void store_row_offsets(const Arguments&, const Place&, u32 place, const int (&entry)[4], int) {
 #pragma unroll
@@ -32,7 +32,8 @@ PTX_FN ReductionRows reduction_rows(const char* sums, int tile, int warp, int la
 template <int First, int Size>
 PTX_FN void exchange_halves(const float (&)[Size], const ReductionRows&, Exchanged&) {}
 
-// One of the four parts of 32 columns (accumulators First .. First + 15): parts 0 and 2 are the two rows, 1 and 3 empty.
+// One of the four parts of 32 columns (accumulators First .. First + 15): parts 0 and 2 are the two rows, 1 and 3
+// empty.
 template <int First, int Part, int Size>
 PTX_FN void reduce_row(const float (&d)[Size], const ReductionRows& rows, const Exchanged&, u32 column) {
   if (Part % 2 != 0) return;

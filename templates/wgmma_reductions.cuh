@@ -1,10 +1,10 @@
-// Schedule wgmma: reductions of accumulators into fp32 sums of d_kv (columns.cuh).
+// Schedules wgmma and wgmma_pair: reductions of accumulators into fp32 sums of d_kv (columns.cuh).
 #pragma once
 
 static_assert(Spec::sum_row_bytes % 256 == 0, "the low byte of a row offset is free for the tokens that name the row");
 
-// What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums, and
-// in the low byte the tokens that name them.
+// What the gather tells the others of its four entries, `place` and 64 bytes on: their rows' byte offsets in the sums,
+// and in the low byte the tokens that name them.
 constexpr int kOffsetLanes = 1;  // of the eight lanes that share a row, those that tell
 PTX_FN void store_row_offsets(const Arguments&, const Place&, u32 place, const int (&entry)[4], int) {
 #pragma unroll

@@ -37,8 +37,9 @@ PTX_FN void rows_that_count(u32 (&counts)[kTokensAWarp][2], u32 offset_low, u32 
   }
 }
 
-// P and dS of a tile, as A fragments of 16 kv rows each: S = q k^T as the groups of kv panels land, dP = d_o v^T, the softmax
-// again from lse, and dS = P (dP - delta), scaled. Rows that do not count get 0. s and dp are the accumulators, free afterwards.
+// P and dS of a tile, as A fragments of 16 kv rows each: S = q k^T as the groups of kv panels land, dP = d_o v^T, the
+// softmax again from lse, and dS = P (dP - delta), scaled. Rows that do not count get 0. s and dp are the accumulators,
+// free afterwards.
 PTX_FN void scores(const Arguments& args, int tile, int warp, int lane, const float (&lse)[2], float (&delta)[2], float (&s)[32],
                    float (&dp)[32], u32 (&p)[4][4], u32 (&ds)[4][4]) {
 #pragma unroll

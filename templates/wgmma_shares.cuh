@@ -1,7 +1,7 @@
 // Schedules wgmma and wgmma_pair: which block a CTA works on, and with which part of its list.
 //
-// A device runs args.ctas_in_flight CTAs at once. The blocks beyond the last whole wave of them would leave most SMs idle,
-// so args.shares CTAs work on each of those, every one on its part of the list (src/plan/split.h has the rule):
+// A device runs args.ctas_in_flight CTAs at once. The blocks beyond the last whole wave of them would leave most SMs
+// idle, so args.shares CTAs work on each of those, every one on its part of the list (src/plan/split.h has the rule):
 //
 //   CTA      0 .. whole_ctas - 1    whole_ctas + i
 //   block    the CTA's number       whole_ctas + i / shares
@@ -70,7 +70,8 @@ PTX_FN int own_end(const Arguments& args, const Place& place) {
 // ---- d_q of the shares ----
 //
 // Four accumulators of thread t of its warpgroup (columns 2l, 2l + 1 of row r, the same of row r + 8; l = t % 4) are
-// the quad 128 (column / 8) + t of a piece: a warp's store of 16 bytes a lane is one run of 512, as is a load of the fold.
+// the quad 128 (column / 8) + t of a piece: a warp's store of 16 bytes a lane is one run of 512, as is a load of the
+// fold.
 
 constexpr int kShareQuads = 64 * Spec::d_qk / 4;
 

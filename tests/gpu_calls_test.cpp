@@ -206,15 +206,16 @@ TEST_CASE("C29: d_q repeats bit for bit in the caller's order, and d_kv to round
 TEST_CASE("lists that several CTAs share: right, and d_q has the same bits in every run", "[gpu]") {
   if (!has_wgmma(require_gpu().arch)) SKIP("the GPU has no wgmma");
   for (const Problem& problem :
-       {Problem{.heads = 64, .has_sink = true}, Problem{.heads = 128, .d_tail = 0},
+       {Problem{.heads = 64, .has_sink = true}, Problem{.heads = 128, .d_tail = 0}, Problem{.heads = 96},
         Problem{.heads = 16, .causal = true}, Problem{.heads = 64, .accumulate = Accumulate::partial}}) {
-    const auto plan = create_plan(problem, {.schedule = Schedule::wgmma}, 0);
+    const Schedule schedule = problem.heads > 64 ? Schedule::wgmma_pair : Schedule::wgmma;
+    const auto plan = create_plan(problem, {.schedule = schedule}, 0);
     const std::int64_t wave = std::int64_t{plan->facts.ctas_in_flight} * block_tokens(plan->choice.config) /
                               head_blocks(problem, plan->choice.config);
     for (const std::int64_t queries : {std::int64_t{1}, std::int64_t{16}, wave + 4}) {
       INFO(plan->prepared->name << ", " << queries << " tokens");
       Case c{.problem = problem};
-      c.request.schedule = Schedule::wgmma;
+      c.request.schedule = schedule;
       c.tensors = make_inputs(problem,
                               {.queries = queries,
                                .keys = 1000,

@@ -654,6 +654,14 @@ TEST_CASE("threads with a context each find its functions in one plan at once") 
   }
 }
 
+TEST_CASE("a plan of pairs says that they share the last wave's lists") {
+  const auto plan = plan_of({.heads = 128});
+  const auto json = nlohmann::json::parse(describe(*plan));
+  CHECK(json["config"]["schedule"] == "wgmma_pair");
+  CHECK_THAT(json["last_wave"].get<std::string>(), contains("shared by the CTAs that would be idle"));
+  CHECK_THAT(json["order"].get<std::string>(), contains("12288"));
+}
+
 TEST_CASE("a plan describes itself as JSON") {
   const auto plan = plan_of(kLarge);
   const auto json = nlohmann::json::parse(describe(*plan));

@@ -286,6 +286,9 @@ class Calls(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, "new smla.Lists", msg=changes):
                 self.run_call(**{**arguments, **changes}, lists=lists)
         self.assertEqual(self.run_call(**arguments, lists=lists)[1], LAUNCHES - 1)
+        arguments["indices"]._version = 1  # as torch counts changes in place
+        with self.assertRaisesRegex(ValueError, "changed since"):
+            self.run_call(**arguments, lists=lists)
         with self.assertRaisesRegex(TypeError, "lists is a FakeTensor; a smla.Lists is wanted"):
             self.run_call(**arguments, lists=other_indices)
 

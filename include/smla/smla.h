@@ -232,7 +232,7 @@ SMLA_API smla_status smla_plan_create(smla_plan** plan, const smla_problem* prob
 SMLA_API void smla_plan_destroy(smla_plan* plan);
 
 /* One JSON object: problem, config, why, arch, device, kernels (with registers, spills, shared memory),
- * order, key, source. Belongs to the plan and lives as long as it. NULL after a failure. */
+ * order, last_wave, key, compiler, source, with partial sums fallback. Belongs to the plan and lives as long as it. NULL after a failure. */
 SMLA_API const char* smla_plan_describe(smla_plan* plan);
 
 /* Bytes of workspace that a call of these lengths needs, with the lists of the pre-pass in it. Fewer tokens

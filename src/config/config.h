@@ -67,7 +67,7 @@ ConfigRequest same_blocks(const Config& config);
 int head_blocks(const Problem& problem, const Config& config);
 
 // Neighbouring query tokens that share a CTA and the union of their lists. Schedule wgmma fills its 64 rows
-// with 64 / block_h of them, 1, 2, 4 or 8; cp_async takes one.
+// with 64 / block_h of them, 1, 2, 4 or 8; the others take one.
 int block_tokens(const Config& config);
 
 // CTAs of the backward that run as a cluster.

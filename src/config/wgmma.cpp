@@ -16,7 +16,7 @@ constexpr int kThreads =
     384;  // score + gradient + gather warpgroup: 240 * 256 + 24 * 128 registers are all of an SM's
 
 constexpr int kOffsetsAndBarriers =
-    1024;                              // 2 x 64 row offsets, 64 deltas, 8 or 18 barriers, the sweep's start
+    1024;                              // 2 x 64 row offsets, 64 deltas, 8 or 25 barriers, the sweep's start
 constexpr int kRowCodes = 2 * 64 * 4;  // exponents of rows of integer sums
 
 void check_forced(std::optional<int> value, int only, std::string_view field, std::string_view reason,

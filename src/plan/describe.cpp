@@ -19,7 +19,7 @@ std::string_view order_in_words(const Plan& plan) {
 
 // What choose_split does.
 std::string_view last_wave_in_words(const Plan& plan) {
-  if (plan.choice.config.schedule != Schedule::wgmma || plan.problem.deterministic) return "a CTA a list";
+  if (!uses_wgmma(plan.choice.config.schedule) || plan.problem.deterministic) return "a CTA a list";
   return "lists that are not swept are shared by the CTAs that would be idle";
 }
 

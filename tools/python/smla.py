@@ -146,9 +146,11 @@ class Lists:
 
     The first call makes them, on its stream; later ones do without that pass and have to come behind it (same stream,
     or an event). They may have other values, but need the same tensors indices and topk_length, with the same contents,
-    and the same shapes and options. All but the contents is checked; for other ones make a new Lists. A call that is
-    captured into a graph counts as made. Takes 4 bytes of GPU memory an entry where the library sorts lists (up to 32
-    heads on sm_90a, long contexts, order="sorted"), elsewhere none, and holds on to indices and topk_length.
+    and the same shapes and options; for other ones make a new Lists. All of this is checked, of the contents what torch
+    changes in place outside inference mode. A call that is captured into a graph counts as made: replay it before a
+    call outside of the graph, and keep the Lists as long as the graph. Takes 4 bytes of GPU memory an entry where the
+    library sorts lists (up to 32 heads on sm_90a, long contexts, order="sorted"), elsewhere none, and holds on to
+    indices and topk_length.
     """
 
     def __init__(self):
@@ -174,6 +176,14 @@ def _view(name, tensor, columns=True):
         raise ValueError(f"smla: {name} has strides {tuple(tensor.stride())}; the innermost has to be 1 "
                          f"({name}.contiguous() makes it so)")
     return Tensor(tensor.data_ptr(), (_INT64 * 3)(*tensor.stride()[:3]))
+
+
+def _changes(tensor):
+    """How often torch has changed it in place; None for those that do not count (inference mode)."""
+    try:
+        return tensor._version
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _place(tensor):
@@ -305,9 +315,9 @@ def sparse_mla_bwd(q, kv, o, do, indices, lse, sm_scale=None, is_causal=True, de
         workspace_bytes = _size(library, "smla_workspace_size", plan, call.lengths)
         if lists is not None:
             made_for = (plan.value, batch, queries, keys, topk, order, query_offset) + tuple(
-                _place(tensor) for tensor in (indices, topk_length) if tensor is not None)
+                (_place(tensor), _changes(tensor)) for tensor in (indices, topk_length) if tensor is not None)
             if lists._made_for not in (None, made_for):
-                raise ValueError("smla: lists were made for other indices, shapes or options; those of this call need "
+                raise ValueError("smla: lists were made for other indices (or those have been changed since), shapes or options; those of this call need "
                                  "a new smla.Lists()")
             call.lists_are_ready = lists._made_for is not None
             call.lists_bytes = _size(library, "smla_lists_size", plan, call.lengths)
