@@ -61,8 +61,9 @@ struct Step {
   bool sends;
 };
 
-std::vector<std::string> step_wgmmas(const Problem& problem, const Step& step, int number) {
-  return chunk_wgmmas(problem, step.chunk, step.sends ? "peer" : "rank", accumulator_of(number));
+std::vector<std::string> step_wgmmas(const Problem& problem, const Step& step, std::size_t number) {
+  return chunk_wgmmas(problem, step.chunk, step.sends ? "peer" : "rank",
+                      accumulator_of(static_cast<int>(number)));
 }
 
 std::string receive(int chunk) {
@@ -71,14 +72,14 @@ std::string receive(int chunk) {
 
 // Steps from `first` on, whose products are done; those of each following step are issued while one leaves.
 // `all_taken`: said when nothing more will be received.
-void add_steps(SequenceLines& lines, const Problem& problem, const std::vector<Step>& steps, int first,
-               std::string_view all_taken) {
-  for (int number = first; number < std::ssize(steps); ++number) {
+void add_steps(SequenceLines& lines, const Problem& problem, const std::vector<Step>& steps,
+               std::size_t first, std::string_view all_taken) {
+  for (std::size_t number = first; number < steps.size(); ++number) {
     const Step& step = steps[number];
-    const Step* const next = number + 1 < std::ssize(steps) ? &steps[number + 1] : nullptr;
+    const Step* const next = number + 1 < steps.size() ? &steps[number + 1] : nullptr;
     const std::vector<std::string> wgmmas =
         next ? step_wgmmas(problem, *next, number + 1) : std::vector<std::string>{};
-    const std::string_view d = accumulator_of(number);
+    const std::string_view d = accumulator_of(static_cast<int>(number));
     lines.blank();
     if (step.sends) {
       if (next) add_wgmmas(lines, wgmmas);
@@ -102,7 +103,7 @@ void add_steps(SequenceLines& lines, const Problem& problem, const std::vector<S
           lines.add(fmt::format("free_slot<{}>(received, first_lane);", next->chunk));
       }
     }
-    if (number + 2 == std::ssize(steps)) lines.add(all_taken);
+    if (number + 2 == steps.size()) lines.add(all_taken);
     if (next) lines.add("wgmma_wait_group<0>();");
   }
 }
