@@ -181,14 +181,7 @@ PTX_FN void backward(const Arguments& args) {
   if (!is_wanted(args) || (kSplits && !find_part(args))) return;
   PTX_DYNAMIC_SHARED(shared);
   if (shared_address(shared) != kBase) __trap();
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < kGroups; ++i) mbarrier_init(Shared::full + i * 8, 128);
-    mbarrier_init(Shared::empty, 4);
-    mbarrier_init(Shared::empty + 8, 8);
-    mbarrier_init(Shared::empty + 16, 4);
-    mbarrier_init(Shared::q_ready, 128);
-    mbarrier_init(Shared::offsets_ready, 16 * kOffsetLanes);
-  }
+  if (threadIdx.x == 0) init_barriers();
   __syncthreads();
 
   // A dead row has no tiles: its d_q leaves as the zeros that the accumulators begin with.

@@ -16,7 +16,9 @@
 //   score     | S (as groups land)  dP | exp2, dS | send 0 | d_q left | send 1 .. 8 | own 8, red        | S ...
 //   gradient  | (tile j-1: own chunks, red)       | d_q right, fragments | own 0 .. 7, red ......................
 //
-// Barriers as in schedule wgmma, and those of the exchange. P_FREE (gradient -> score): what this warpgroup takes from
+// Barriers as in schedule wgmma and those of the exchange. full[3] and empty[3] are of the last kv panel, which the
+// gradient warps give to the peer (kv_open) when d_q has read it and to the gather (empty[3]) when they have taken chunk
+// 4. P_FREE (gradient -> score): what this warpgroup takes from
 // where P and dS lie has been taken, so it comes while the last chunk is still being reduced; the score warps have
 // taken theirs. SCORE_ONLY: the score warps load what all four of them stored.
 //
@@ -101,13 +103,7 @@ PTX_FN void backward(const Arguments& args) {
   PTX_DYNAMIC_SHARED(shared);
   if (!are_as_mapa_says(shared_address(shared))) __trap();
   if (threadIdx.x == 0) {
-    for (int i = 0; i < kGroups; ++i) mbarrier_init(own(Shared::full + i * 8), 128);
-    mbarrier_init(own(Shared::empty), 4);
-    mbarrier_init(own(Shared::empty + 8), 8);
-    mbarrier_init(own(Shared::empty + 16), 4);
-    mbarrier_init(own(Shared::empty + 24), 4);
-    mbarrier_init(own(Shared::q_ready), 128);
-    mbarrier_init(own(Shared::offsets_ready), 16 * kOffsetLanes);
+    init_barriers();
     init_exchange();
   }
   barrier_cluster_arrive_release();

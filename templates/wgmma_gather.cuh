@@ -40,6 +40,17 @@ PTX_FN void throttle(const Arguments& args, int done) {
 
 // ---- gather ----
 
+// Those between the gather and the others, by one thread. A group of kv panels is freed by the warps that read it last:
+// the first by the score warps, the second by both warpgroups', the others by the gradient warps.
+PTX_FN void init_barriers() {
+  for (int i = 0; i < kGroups; ++i) {
+    mbarrier_init(own(Shared::full + i * 8), 128);
+    mbarrier_init(own(Shared::empty + i * 8), i == 1 ? 8 : 4);
+  }
+  mbarrier_init(own(Shared::q_ready), 128);
+  mbarrier_init(own(Shared::offsets_ready), 16 * kOffsetLanes);
+}
+
 // The 64 rows of q and d_o. Eight threads take a row, 16 bytes of each panel.
 PTX_FN void load_heads(const Arguments& args, const Place& place, int row0, int lane8) {
 #pragma unroll 1

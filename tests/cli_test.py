@@ -73,7 +73,11 @@ class EveryTool(Case):
             self.refused(USAGE, "--nonsense", tool, *command, "--nonsense")
 
     def test_a_number_that_is_none_is_a_usage_error(self):
-        self.refused(USAGE, "--heads", "smla-gen", "--heads", "sixty")
+        self.refused(USAGE, "smla: Could not convert: --heads = sixty", "smla-gen", "--heads", "sixty")
+
+    def test_a_negative_seed_is_refused_and_not_wrapped(self):
+        for tool, *shape in (("smla-check", *SHAPE, "--on", "cpu"), ("smla-bench", *SHAPE[:2])):
+            self.refused(USAGE, "--seed = -1 is negative; the least is 0", tool, *shape, "--seed", "-1")
 
     def test_an_empty_value_is_a_usage_error_and_not_a_default(self):
         with tempfile.TemporaryDirectory() as directory:

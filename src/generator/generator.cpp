@@ -42,26 +42,29 @@ std::string banner(const Problem& problem, const Config& config) {
   const bool partial = problem.accumulate == Accumulate::partial;
   return fmt::format(
       R"(// Sparse-MLA backward: {}.
-// Schedule {}: {} head(s) of {} token(s) a CTA, {} kv rows a step, {} stage(s), {} threads.
+// Schedule {}: {} head(s) of {} token(s) a CTA{}, {} kv rows a step, {} stage(s), {} threads.
 //
 // Written by smla; a whole translation unit that needs no header:
 //
 //   nvcc -std=c++17 -cubin -arch={} this_file.cu
 //
 // A call launches, on one stream: preprocess (delta, denominators, list lengths, zeroing),
-// {}sort_lists (long contexts, and blocks of several tokens),
-// backward (d_q, and d_kv into {}), postprocess (d_kv, d_sink).
+// {}sort_lists (long contexts, and blocks of several tokens; not for lists
+// that the caller kept), backward (d_q, and d_kv into {}),
+// postprocess (d_kv, d_sink{}).
 // All take one Arguments by value. Read from the end: the entries, then `backward`, then the roles it calls.{}
 
 )",
-      describe(problem), name(config.schedule), config.block_h, block_tokens(config), config.block_size,
-      config.stages, config.threads, arch,
+      describe(problem), name(config.schedule), config.block_h, block_tokens(config),
+      cluster_ctas(config) == 1 ? "" : ", two CTAs a cluster", config.block_size, config.stages,
+      config.threads, arch,
       problem.deterministic ? "row_scales (bits before the point), "
       : partial             ? "group_scales (a power of two for P), "
                             : "",
       problem.deterministic ? "64-bit integer sums"
       : partial             ? "fp16 sums of groups of tokens"
                             : "fp32 sums",
+      uses_wgmma(config.schedule) && !problem.deterministic ? ", d_q of lists that CTAs share" : "",
       partial ? "\n// What fp16 cannot hold is computed again by the kernels of the same problem with fp32 "
                 "sums,\n// a text of their own."
               : "");
@@ -152,10 +155,12 @@ KernelSource generate(const Problem& problem, const Config& config) {
   if (partial)
     add_kernel(KernelRole::group_scales, "group_scales", "B * kv_groups * groups of tokens", 256, 0, 4);
   add_kernel(KernelRole::sort_lists, "sort_lists", fmt::format("B * {} * kv_groups", blocks), 256, 0, 4);
-  add_kernel(KernelRole::backward, "backward",
-             fmt::format("B * {} * kv_groups * {}{}", blocks, head_blocks(problem, config),
-                         uses_wgmma(config.schedule) && !fixed ? " blocks, several CTAs for each of the last ones" : ""),
-             config.threads, shared_memory_bytes(problem, config), 1);
+  add_kernel(
+      KernelRole::backward, "backward",
+      fmt::format(
+          "B * {} * kv_groups * {}{}", blocks, head_blocks(problem, config),
+          uses_wgmma(config.schedule) && !fixed ? " blocks, several CTAs for each of the last ones" : ""),
+      config.threads, shared_memory_bytes(problem, config), 1);
   add_kernel(KernelRole::postprocess, "postprocess", "B * S_kv * kv_groups rows, 2112 at most", 256, 0, 4);
 
   source.parts.push_back({"banner", banner(problem, config)});

@@ -12,8 +12,8 @@ namespace {
 constexpr int kPanel = 64;                 // columns; a chunk is one CTA's half of a panel
 constexpr int kWgmmasBeforeReduction = 2;  // issued ahead of each of a chunk's four reductions
 constexpr int kScoreOwns = 1;              // own chunks, the last ones, that the score warpgroup reduces
-constexpr int kReceiveAfter = 0;  // of the four: what came for the next chunk is loaded ahead of this one,
-constexpr int kFreeAfter = 2;     // and its place given back behind this one
+constexpr int kReceiveBefore = 0;  // of the four: what came for the next chunk is loaded ahead of this one,
+constexpr int kFreeBehind = 2;     // and its place given back behind this one
 
 int chunks_of(const Problem& problem) {
   return problem.d_qk() / kPanel;
@@ -82,6 +82,11 @@ void add_steps(SequenceLines& lines, const Problem& problem, const std::vector<S
     const std::string_view d = accumulator_of(static_cast<int>(number));
     lines.blank();
     if (step.sends) {
+      lines.add(fmt::format("// Chunk {} leaves for the peer{}.", step.chunk,
+                            !next ? std::string()
+                            : next->sends
+                                ? fmt::format(", under the wgmmas of {}", next->chunk)
+                                : fmt::format(", under those of this CTA's chunk {}", next->chunk)));
       if (next) add_wgmmas(lines, wgmmas);
       lines.add(fmt::format("send_chunk<{}>({}, tile, thread);", step.chunk, d));
       if (next && !next->sends) lines.add(receive(next->chunk));
@@ -97,9 +102,9 @@ void add_steps(SequenceLines& lines, const Problem& problem, const std::vector<S
       for (int part = 0; part < 4; ++part) {
         for (int i = 0; i < kWgmmasBeforeReduction && issued < wgmmas.size(); ++i)
           lines.add(wgmmas[issued++]);
-        if (next && part == kReceiveAfter) lines.add(receive(next->chunk) + "\nwgmma_fence();");
+        if (next && part == kReceiveBefore) lines.add(receive(next->chunk) + "\nwgmma_fence();");
         lines.add(fmt::format("reduce_exchanged_row<{}>({}, rows, {});", part, d, step.chunk * kPanel));
-        if (next && part == kFreeAfter)
+        if (next && part == kFreeBehind)
           lines.add(fmt::format("free_slot<{}>(received, first_lane);", next->chunk));
       }
     }
@@ -125,8 +130,8 @@ std::string send_tile(const Problem& problem) {
   lines.add("wgmma_wait_group<0>();");
   add_steps(lines, problem, steps, 1, "");
   return fmt::format(
-      R"(// One tile of the score warpgroup behind its scores, written out by the generator: d_q's columns below {}, the chunks of d_kv
-// that the peer owns, and the own ones from {} on.
+      R"(// One tile of the score warpgroup behind its scores, written out by the generator: d_q's columns below {}, the chunks
+// of d_kv that the peer owns, and the own ones from {} on.
 PTX_FN void send_tile(float (&d_q)[128], float (&d_q_tail)[16], const u32 (&ds_of_heads)[4][4], const u32 (&p)[4][4],
                       const u32 (&ds)[4][4], const ReductionRows& rows, int tile, int thread) {{
   const u32 rank = cluster_ctarank(), peer = rank ^ 1;
@@ -144,6 +149,7 @@ std::string own_tile(const Problem& problem) {
   std::vector<Step> steps;
   for (int chunk = 0; chunk <= last; ++chunk) steps.push_back({chunk, false});
   SequenceLines lines;
+  lines.add("// d_q's columns; the first own chunk behind them.");
   add_d_q(lines, problem, problem.d_tail ? 320 : 256, "d_q_first", 288);
   lines.add(
       "u32 p[4][4], ds[4][4];  // while those run\nload_transposed(p, ds, thread);\n"
@@ -156,10 +162,10 @@ std::string own_tile(const Problem& problem) {
   lines.add(receive(0) + "\nwgmma_wait_group<0>();");
   add_steps(lines, problem, steps, 0, "if (more_tiles) give_back_p(received);");
   return fmt::format(
-      R"(// One tile of the gradient warpgroup, written out by the generator: d_q's columns from {} on, and the own chunks of d_kv up to
-// {}.
-PTX_FN void own_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (&ds_of_heads)[4][4], const ReductionRows& rows,
-                     int tile, int thread, bool more_tiles) {{
+      R"(// One tile of the gradient warpgroup, written out by the generator: d_q's columns from {} on, and the own chunks of
+// d_kv up to {}.
+PTX_FN void own_tile(float (&d_q)[128], float (&d_q_first)[16], const u32 (&ds_of_heads)[4][4],
+                     const ReductionRows& rows, int tile, int thread, bool more_tiles) {{
   const u32 rank = cluster_ctarank();
   const bool first_lane = thread % 32 == 0;
   float even[16], odd[16];  // chunks in turn
